@@ -4,7 +4,7 @@
 //! `cargo bench --bench steady -- --help`. The small bodies (`steady/body.c`) take their time
 //! themselves, so a launch is not counted; the real ones (an install of packages, a build) are taken
 //! from outside, launch and all. `--small` and `--real` take only these. `--rulesets` measures what Landlock rulesets cost at
-//! an open, without any sandbox around.
+//! an open, without any sandbox around. `--observed` measures what it costs that denials are observed.
 //!
 //! The marks are taken on minima: what the confinement costs, and not what else the machine did.
 
@@ -24,10 +24,16 @@ use support::{Ground, Options, Report, Table, Usage};
 
 const BODY: &str = include_str!("steady/body.c");
 const RULESETS: &str = include_str!("steady/rulesets.c");
+const UNDER_A_LISTENER: &str = concat!(
+    "#define _GNU_SOURCE\n",
+    include_str!("../tests/bodies/escapes/attempts_prelude.c"),
+    include_str!("../tests/bodies/escapes/under_a_listener.c")
+);
 
 /// Kind, count, what one of it is.
-const KINDS: [(&str, usize, &str); 5] = [
+const KINDS: [(&str, usize, &str); 6] = [
     ("calls", 100_000, "getpid()"),
+    ("refused", 2_000, "mount(), refused"),
     ("paths", 3_000, "open + close + stat, read only"),
     ("writes", 1_500, "create + write + close + rename + unlink"),
     ("forks", 12, "fork + exec + exit + wait"),
@@ -42,7 +48,7 @@ fn main() {
         about: "System calls, paths, processes, computing, an install and a build, confined.",
         rounds: 20,
         quick_rounds: 3,
-        own: &["--small", "--real", "--rulesets"],
+        own: &["--small", "--real", "--rulesets", "--observed"],
     };
     support::run(&usage, measure);
 }
@@ -52,6 +58,10 @@ fn measure(options: &Options) -> Report {
     let ground = Ground::new();
     if options.has("--rulesets") {
         report.tables = rulesets(&ground, options.rounds);
+        return report;
+    }
+    if options.has("--observed") {
+        report.tables = observed(&ground, options.rounds);
         return report;
     }
     let peers = Peers::new(&ground, &mut report);
@@ -245,15 +255,7 @@ impl<'ground> Peers<'ground> {
     }
 
     fn inside_ns(&self, peer: usize, kind: &str, words: &[&OsStr]) -> f64 {
-        let mut command = self.command(peer, kind, words);
-        let output = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{command:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.trim().parse().unwrap()
+        nanoseconds(&mut self.command(peer, kind, words))
     }
 
     fn wall_ms(&self, peer: usize, kind: &str, words: &[&OsStr]) -> f64 {
@@ -372,6 +374,54 @@ impl<'ground> Peers<'ground> {
         }
         std::fs::write(&file, specification.to_string()).unwrap();
     }
+}
+
+/// A table for each kind of calls: refusals not observed, as in every run, and with `--trace`.
+fn observed(ground: &Ground, rounds: usize) -> Vec<Table> {
+    const NAMES: [&str; 3] = ["not observed", "runner run", "runner run --trace"];
+    let body = ground.compile("body", BODY, &["-static"]);
+    // In a sandbox that has a listener, the runner has none.
+    let wrapper = ground.compile("under-a-listener", UNDER_A_LISTENER, &["-static"]);
+    let tree = plant_tree(ground);
+    let start = |peer: usize, words: &[&OsStr]| {
+        let program = support::runner();
+        let mut command = match peer {
+            0 => Command::new(&wrapper),
+            _ => Command::new(&program),
+        };
+        command.args((peer == 0).then_some(&program));
+        command.args(["run", "--memory=1G", "--quiet", "--ro"]);
+        command
+            .arg(ground.path(""))
+            .args((peer == 2).then_some("--trace"));
+        nanoseconds(command.arg("--").args(words))
+    };
+    let kinds = KINDS
+        .iter()
+        .filter(|(kind, ..)| ["calls", "refused", "paths"].contains(kind));
+    let table = |(kind, count, one): &(&str, usize, &str)| {
+        let count = count.to_string();
+        let words = [
+            body.as_os_str(),
+            kind.as_ref(),
+            count.as_ref(),
+            tree.as_ref(),
+        ];
+        Table::new(one, "ns", &[NAMES[0]]).measure(&NAMES, rounds, 1, |peer| start(peer, &words))
+    };
+    kinds.map(table).collect()
+}
+
+/// What a body prints that takes its time itself.
+fn nanoseconds(command: &mut Command) -> f64 {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().parse().unwrap()
 }
 
 /// Three tables: open and close, stat, all of it.

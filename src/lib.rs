@@ -58,6 +58,7 @@
 //!   link that the body could have made.
 //! - [`run`] executes the stages in order: a run ([`run::execute`]), a dry run ([`run::plan()`]), the
 //!   facts of a host (`run::verbs::doctor`).
+//! - `page` makes a page of a report, from its JSON document to a text.
 //! - [`cli`] is the command line. It alone prints messages, decides exit codes and reads environment
 //!   variables. Each verb other than `exec` and `run` has a file.
 //!
@@ -119,6 +120,7 @@
 //! blocks of the specifications as types.
 
 pub mod cli;
+mod page;
 pub mod plan;
 pub mod run;
 pub mod staging;

@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "the C library calls `main` by its name")]
 
 use std::ffi::{OsString, c_int};
+use std::mem::ManuallyDrop;
 use std::panic::catch_unwind;
 
 use runner::cli::dispatch::dispatch;
@@ -24,7 +25,9 @@ compile_error!("`std::env::args_os` is empty below C's `main`, unless the C libr
 
 #[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
-    let words: Vec<OsString> = keep_from_children(|| std::env::args_os().collect());
+    // Never dropped: a child that goes on with the program finds zeros in place of the words.
+    let words: ManuallyDrop<Vec<OsString>> =
+        ManuallyDrop::new(keep_from_children(|| std::env::args_os().collect()));
     // Unwinding out of a C function aborts.
     let code = catch_unwind(|| dispatch(&words)).unwrap_or(PANICKED);
     c_int::from(code)

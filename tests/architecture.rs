@@ -42,8 +42,9 @@ const CRATES: &[(&str, &[&str])] = &[
 const MODULES: &[(&str, &[&str])] = &[
     ("plan", &[]),
     ("staging", &[]),
+    ("page", &[]),
     ("run", &["plan", "staging"]),
-    ("cli", &["plan", "run"]),
+    ("cli", &["page", "plan", "run"]),
 ];
 
 /// Crates whose code may run between clone and exec, where no event may be emitted, and crates
@@ -69,6 +70,7 @@ const PURE: &[&str] = &[
     "crates/sandbox/src/ruleset.rs",
     "crates/sandbox/src/view.rs",
     "crates/spec/src",
+    "src/page",
     "src/plan",
 ];
 const EFFECTS: &[&str] = &[
@@ -83,7 +85,7 @@ const EFFECTS: &[&str] = &[
 
 /// The only files that may contain unsafe code.
 const UNSAFE_FILES: &[&str] = &[
-    "crates/sandbox/src/init.rs",
+    "crates/sandbox/src/first_process.rs",
     "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",
@@ -119,6 +121,17 @@ const TRUSTED_TEXTS: &[(&str, &[&str])] = &[
         &[
             "crates/spec/src/define/io.rs",
             "crates/spec/src/define/mod.rs",
+        ],
+    ),
+    (
+        "patterns of `policies/credential-files.yaml`",
+        &["crates/bundler/src/credentials.rs"],
+    ),
+    (
+        "a program in a system directory of the host, and the Node that a PATH of the caller or of the policy finds",
+        &[
+            "src/run/planning/programs/heads.rs",
+            "src/run/planning/programs/node_version.rs",
         ],
     ),
     (
@@ -207,6 +220,13 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "requests of the same user, and the answers of a supervisor to its user",
+        &[
+            "crates/sandbox/src/control/client.rs",
+            "crates/sandbox/src/control/server.rs",
+        ],
+    ),
+    (
         "records of this program",
         &[
             "crates/sandbox/src/records/record.rs",
@@ -225,7 +245,7 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         &["src/run/planning/programs/shims.rs"],
     ),
     (
-        "patterns of the workspace that the caller bundles: no other process matches them yet",
+        "`Patterns::parse` and `PathPattern::parse` ask for the permission",
         &[
             "crates/bundler/src/ignored.rs",
             "crates/bundler/src/pattern.rs",

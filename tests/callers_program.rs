@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use support::bodies::{c_body, copy_program};
@@ -18,18 +18,11 @@ fn lay(ground: &Ground, place: &str, code: u8) -> PathBuf {
     path
 }
 
-fn executable(ground: &Ground, place: &str, contents: impl AsRef<[u8]>) -> PathBuf {
-    let path = ground.write(place, contents);
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).expect("set");
-    path
-}
-
 /// A shim that creates a file when it runs.
 fn shim(ground: &Ground, place: &str, text: &str) {
     let ran = ground.path("shim-ran");
     let text = format!("#!/bin/sh\n: >'{}'\n{text}\n", ran.display());
-    executable(ground, place, text);
+    ground.program(place, text);
 }
 
 struct Shell<'ground> {
@@ -114,16 +107,12 @@ fn the_first_of_its_name_on_the_path_runs_and_not_the_system_s() {
 fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
     let ground = Ground::new();
     lay(&ground, "tool-1/bin/interprets", 7);
-    executable(
-        &ground,
-        "tool-1/lib/manager/cli",
-        "#!/usr/bin/env interprets\n",
-    );
+    ground.program("tool-1/lib/manager/cli", "#!/usr/bin/env interprets\n");
     symlink("../lib/manager/cli", ground.path("tool-1/bin/manager")).expect("linked");
     let shell = Shell::new(&ground, &["tool-1/bin"]);
     shell.ends(&["manager"], 7);
     // A script, whose dependencies are unknown, is refused.
-    executable(&ground, "tool-1/bin/script", "#!/bin/sh\nexit 7\n");
+    ground.program("tool-1/bin/script", "#!/bin/sh\nexit 7\n");
     let done = shell.run(&["script"]);
     done.assert_error("refused", "program_is_script");
     let flag = format!("--ro {}", ground.path("tool-1").display());
@@ -141,7 +130,7 @@ fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
 #[test]
 fn a_script_behind_a_link_runs_with_the_flag_that_its_refusal_names() {
     let ground = Ground::new();
-    executable(&ground, "home/.local/lib/tool/cli", "#!/bin/sh\nexit 7\n");
+    ground.program("home/.local/lib/tool/cli", "#!/bin/sh\nexit 7\n");
     std::fs::create_dir(ground.path("home/.local/bin")).expect("made");
     symlink("../lib/tool/cli", ground.path("home/.local/bin/tool")).expect("linked");
     let shell = Shell::new(&ground, &["home/.local/bin"]);
@@ -173,7 +162,7 @@ fn python_of_an_environment_that_is_activated_is_that_environment_s() {
     }
     // And the programs that were installed into it.
     let script = format!("#!{shown}/bin/python3\n{prefix}\n");
-    executable(&ground, "project/.venv/bin/installed", script);
+    ground.program("project/.venv/bin/installed", script);
     let done = shell.run(&["installed"]);
     done.assert_exited(0);
     assert_eq!(done.text().trim_end(), shown);

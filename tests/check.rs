@@ -112,10 +112,13 @@ fn all_errors_are_reported_at_once_with_position_and_hint() {
     assert_eq!(code, 125);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
-        lines[..3],
+        lines[..6],
         [
             "manifest.yaml:2:10: found the key `engin`, expected one of engine, image, needs, \
              limits (unknown_key)",
+            "  |",
+            "2 | runner: {engin: sandbox, limits: {memory_mb: 0}}",
+            "  |          ^",
             "    at /runner/engin",
             "    hint: did you mean `engine`?",
         ],
@@ -131,6 +134,179 @@ fn all_errors_are_reported_at_once_with_position_and_hint() {
             "manifest.yaml:4:16 /inputs/type schema_invalid",
         ]
     );
+}
+
+/// The line with a caret, as each verb prints it.
+const CARET: &str = "  |\n2 | runner: {engin: sandbox}\n  |          ^\n";
+
+/// What a verb prints on both streams, without the prefix of messages.
+fn printed(ground: &Ground, words: &[&str]) -> String {
+    let output = Command::new(runner())
+        .args(words)
+        .env("HOME", "/nonexistent")
+        .env("RUNNER_OPT_NO_RECORD", "yes")
+        .current_dir(ground.workspace())
+        .output()
+        .expect("the runner starts");
+    assert_eq!(output.status.code(), Some(125), "{words:?}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).expect("text");
+    let lines = text.lines();
+    let lines = lines.map(|line| line.strip_prefix("runner: ").unwrap_or(line));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// G-20.
+#[test]
+fn each_verb_that_refuses_a_manifest_shows_its_line_with_a_caret() {
+    let ground = Ground::new();
+    let bad = "run: main.py\nrunner: {engin: sandbox}\n";
+    let good = "run: main.py\n";
+    write(
+        &ground,
+        &[
+            ("bad/manifest.yaml", bad),
+            ("bad/main.py", ""),
+            ("good/manifest.yaml", good),
+            ("good/main.py", ""),
+            ("own.yaml", bad),
+            (
+                "block/manifest.yaml",
+                "run: main.py\nrunner: {file: RUNNER.md}\n",
+            ),
+            ("block/RUNNER.md", "---\nengin: sandbox\n---\n"),
+            ("block/main.py", ""),
+            ("policy.yaml", "maxima:\n  memroy: 1g\n"),
+            (
+                "code/manifest.yaml",
+                "run: main.py\ncode: {sources: [{local: gone}]}\n",
+            ),
+        ],
+    );
+    let archive = ground.path("bad.tar.gz");
+    let tar = Command::new("tar")
+        .args(["-czf", archive.to_str().expect("a path"), "-C"])
+        .arg(ground.workspace().join("bad"))
+        .arg(".")
+        .status();
+    assert!(tar.expect("tar runs").success());
+    let archive = archive.to_str().expect("a path");
+    for words in [
+        &["check", "bad"][..],
+        &["bundle", "bad", "--list"],
+        &["exec", "bad"],
+        &["exec", archive],
+        &["plan", "bad"],
+        &["plan", archive],
+        &["plan", "bad/manifest.yaml"],
+        &["why", "--path", "/x", "bad"],
+        &["exec", "--manifest", "own.yaml", "good"],
+    ] {
+        let text = printed(&ground, words);
+        assert!(text.contains(CARET), "{words:?}\n{text}");
+    }
+    for words in [
+        &["check", "block"][..],
+        &["exec", "block"],
+        &["bundle", "block", "--list"],
+        &["exec", "--manifest", "block/manifest.yaml", "good"],
+    ] {
+        let text = printed(&ground, words);
+        let caret = "  |\n2 | engin: sandbox\n  | ^\n";
+        assert!(text.contains(caret), "{words:?}\n{text}");
+    }
+    for words in [
+        &["check", "good", "--policy", "policy.yaml"][..],
+        &["exec", "good", "--policy", "policy.yaml"],
+        &["run", "--policy", "policy.yaml", "--", "true"],
+    ] {
+        let text = printed(&ground, words);
+        let caret = "  |\n2 |   memroy: 1g\n  |   ^\n";
+        assert!(text.contains(caret), "{words:?}\n{text}");
+    }
+    for words in [&["check", "code"][..], &["bundle", "code", "--list"]] {
+        let text = printed(&ground, words);
+        let caret = "  |\n2 | code: {sources: [{local: gone}]}\n  |                  ^\n";
+        assert!(text.contains(caret), "{words:?}\n{text}");
+    }
+    // The documents for programs stay as they are.
+    let document = document(&ground, &["bad"]);
+    let keys: Vec<&String> = document["errors"][0]
+        .as_object()
+        .expect("a map")
+        .keys()
+        .collect();
+    assert_eq!(keys.len(), 7, "{keys:?}");
+}
+
+/// G-20.
+#[test]
+fn a_line_of_a_hostile_manifest_is_escaped_and_cut() {
+    let ground = Ground::new();
+    let filler = "x".repeat(1 << 18);
+    write(
+        &ground,
+        &[
+            (
+                "control/manifest.yaml",
+                "run: main.py\nname: a\u{1b}[31m\u{7}: [\n",
+            ),
+            (
+                "bidi/manifest.yaml",
+                "run: main.py\n\u{202e}\u{200b}emaN: 1\n",
+            ),
+            (
+                "long/manifest.yaml",
+                &format!("run: main.py\nz: [{filler}, }} {filler}]\n"),
+            ),
+            ("wide/manifest.yaml", "run: main.py\n漢字: 1\n"),
+        ],
+    );
+    for case in ["control", "bidi", "long", "wide"] {
+        write(&ground, &[(&format!("{case}/main.py"), "")]);
+        for verb in ["check", "exec"] {
+            let text = printed(&ground, &[verb, case]);
+            assert!(text.contains("2 | "), "{case}: {text}");
+            let is_bad = |sign: char| {
+                sign != '\n' && (sign.is_control() || matches!(sign, '\u{202e}' | '\u{200b}'))
+            };
+            assert!(!text.contains(is_bad), "{case}: {text:?}");
+            assert!(text.len() < 2_000, "{case}: {} bytes", text.len());
+        }
+    }
+    let text = printed(&ground, &["check", "wide"]);
+    assert!(text.contains("2 | 漢字: 1\n  | ^\n"), "{text}");
+}
+
+#[test]
+fn a_line_with_a_credential_is_not_shown() {
+    let ground = Ground::new();
+    for (manifest, code) in [
+        (
+            "run: main.py\nrunner: {api_key: hunter2hunter2, x: 1}\n",
+            "unknown_key",
+        ),
+        (
+            "run: main.py\nname: {x: 1}\nmetadata: {token: hunter2hunter2\n",
+            "manifest_syntax",
+        ),
+        ("run: main.py\nfoo: [ghp_hunter2hunter2]\n", "unknown_key"),
+        (
+            "run: main.py\nsecrets: {A: hunter2hunter2}\nfoo: [hunter2]\n",
+            "plaintext_credential",
+        ),
+    ] {
+        write(&ground, &[("manifest.yaml", manifest), ("main.py", "")]);
+        for verb in ["check", "exec", "bundle"] {
+            let words: &[&str] = match verb {
+                "bundle" => &["bundle", ".", "--list"],
+                verb => &[verb, "."],
+            };
+            let text = printed(&ground, words);
+            assert!(text.contains(code), "{manifest}{text}");
+            assert!(!text.contains("hunter2"), "{verb} {manifest}{text}");
+        }
+    }
 }
 
 #[test]

@@ -492,15 +492,7 @@ fn a_log_in_json_names_each_phase_and_nothing_of_the_body() {
         .filter_map(|line| line["span"]["name"].as_str())
         .collect();
     let expected = [
-        "prepare",
-        "unpack",
-        "plan",
-        "materialize",
-        "stage",
-        "launch",
-        "supervise",
-        "sync",
-        "run",
+        "prepare", "unpack", "plan", "stage", "launch", "body", "sync", "clean", "run",
     ];
     assert_eq!(phases, expected);
     assert!(
@@ -518,7 +510,7 @@ fn a_log_is_written_only_where_one_is_asked_for() {
         stderr(&done.expect("the program starts"))
     };
     assert!(
-        with_levels("debug").contains(":supervise: "),
+        with_levels("debug").contains(":body: "),
         "{}",
         with_levels("debug")
     );

@@ -9,6 +9,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use runner::cli::schema;
+use runner::cli::schema::SchemaName;
 use support::{Case, Done, Ground, runner};
 
 struct Place {
@@ -63,13 +65,34 @@ impl Place {
         states.map(str::to_owned).collect()
     }
 
-    /// All bytes of the history.
+    /// All bytes of the history, without recorded output.
     fn text(&self) -> String {
-        let Ok(files) = std::fs::read_dir(self.state().join("history")) else {
+        self.text_below("history")
+    }
+
+    fn text_below(&self, directory: &str) -> String {
+        let Ok(files) = std::fs::read_dir(self.state().join(directory)) else {
             return String::new();
         };
-        let files = files.map(|file| std::fs::read_to_string(file.expect("listed").path()));
-        files.map(|text| text.expect("read")).collect()
+        let files = files.map(|file| file.expect("listed").path());
+        let files = files.filter(|path| path.is_file());
+        let texts = files.map(|path| std::fs::read_to_string(path).expect("read"));
+        texts.collect()
+    }
+
+    /// The lines about secrets, each valid against the schema.
+    fn decisions(&self) -> Vec<Value> {
+        let schema = serde_json::from_str(&schema::text(SchemaName::History)).expect("JSON");
+        let schema = jsonschema::validator_for(&schema).expect("a schema");
+        let text = self.text() + &self.text_below("history/output");
+        let lines = text.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            assert!(schema.is_valid(&line), "{line:#}");
+            line
+        });
+        lines
+            .filter_map(|line| line.get("secret").cloned())
+            .collect()
     }
 }
 
@@ -233,4 +256,251 @@ fn a_body_does_not_change_the_history() {
         .assert_exited(0);
     assert!(place.text().starts_with(&before));
     assert!(!place.text().contains("\nforged"));
+}
+
+/// A-65, F-03: what the body wrote is kept only where that is asked for, without the values of secrets.
+#[test]
+fn recorded_output_is_printed_again_to_the_same_streams_without_secrets() {
+    let place = Place::new();
+    let value = "the-value-7531";
+    let body = "printf 'out %s\\n' $S; printf 'err \\377 %s\\n' $S >&2; exit 3";
+    let words = [
+        "run",
+        "--record-output",
+        "--secret",
+        "S=env:VALUE",
+        "--",
+        "sh",
+        "-c",
+        body,
+    ];
+    let done = place.case(&words).env("VALUE", value).done();
+    done.assert_exited(3);
+    assert!(
+        done.text().contains(value),
+        "what is passed on is not masked"
+    );
+    let run_id = done.report["run_id"].as_str().expect("an id");
+    let logs = |words: &[&str]| {
+        let mut logs = Command::new(runner());
+        logs.arg("logs").args(words);
+        logs.env("RUNNER_OPT_STATE_DIRECTORY", place.state());
+        logs.output().expect("started")
+    };
+    for words in [&[][..], &["last"], &[run_id]] {
+        let printed = logs(words);
+        assert_eq!(printed.status.code(), Some(0));
+        assert_eq!(printed.stdout, b"out ***\n");
+        assert_eq!(printed.stderr, b"err \xff ***\n");
+    }
+    // Neither in the records of runs, nor in the words of the command.
+    assert!(!place.text().contains("out ***"));
+    let words = ["run", "--secret", "S=env:VALUE", "--", "echo", value];
+    place
+        .case(&words)
+        .env("VALUE", value)
+        .done()
+        .assert_exited(0);
+    let all = place.text() + &place.text_below("history/output");
+    assert!(!all.contains(value), "{all}");
+
+    let printed = logs(&[]);
+    assert_eq!(printed.status.code(), Some(125));
+    let stderr = String::from_utf8_lossy(&printed.stderr);
+    assert!(stderr.contains("--record-output"), "{stderr}");
+    assert!(stderr.contains("output_not_recorded"), "{stderr}");
+    let file = std::fs::read_dir(place.state().join("history/output"));
+    let file = file
+        .expect("listed")
+        .next()
+        .expect("a file")
+        .expect("listed");
+    let mode = file.metadata().expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn recorded_output_is_cut_which_is_said_and_captured_output_is_recorded_too() {
+    let place = Place::new();
+    let body = "head -c 3000000 /dev/zero | tr '\\0' x";
+    let done = place.done(&["run", "--record-output", "--", "sh", "-c", body]);
+    done.assert_exited(0);
+    let (code, stdout, stderr) = place.verb(&["logs"]);
+    assert_eq!((code, stdout.len()), (0, 1 << 20));
+    let expected = "the last 1951424 of 3000000 bytes of standard output were not recorded";
+    assert!(stderr.contains(expected), "{stderr}");
+    let (_, _, stderr) = place.verb(&["logs", "-q"]);
+    assert_eq!(stderr, "");
+
+    let mut captured = Command::new(runner());
+    captured
+        .args(["run", "--json", "--record-output", "--", "echo", "captured"])
+        .env("RUNNER_OPT_STATE_DIRECTORY", place.state());
+    let captured = captured.output().expect("started");
+    assert!(String::from_utf8_lossy(&captured.stdout).contains("captured"));
+    assert_eq!(place.verb(&["logs"]).1, "captured\n");
+    // A document on standard output, which is kept for another reason, too.
+    let bundle = place.ground.bundle(&[
+        (
+            "manifest.yaml",
+            "run: [sh, main.sh]\noutputs: {type: object}\n",
+        ),
+        ("main.sh", "echo '{\"a\": 1}'\n"),
+    ]);
+    let bundle = bundle.to_str().expect("text");
+    let done = place.done(&["exec", "--record-output", bundle]);
+    done.assert_exited(0);
+    assert_eq!(done.report["output"]["a"], 1);
+    assert_eq!(place.verb(&["logs"]).1, "{\"a\": 1}\n");
+    // A terminal has one stream.
+    let words = [
+        "run",
+        "-t",
+        "--record-output",
+        "--",
+        "sh",
+        "-c",
+        "echo a; echo b >&2",
+    ];
+    place.done(&words).assert_exited(0);
+    assert_eq!(place.verb(&["logs"]).1, "a\r\nb\r\n");
+}
+
+#[test]
+fn output_is_not_recorded_where_nothing_may_be() {
+    let place = Place::new();
+    let both = place.done(&["run", "--record-output", "--no-record", "--", "true"]);
+    both.assert_error("refused", "usage");
+    let off = place.ground.write("off.yaml", "audit: off\n");
+    let off = format!("--policy={}", off.display());
+    let forbidden = place.done(&["run", &off, "--record-output", "--", "true"]);
+    forbidden.assert_error("refused", "record_forbidden");
+    assert!(!place.state().exists(), "something was recorded");
+    place
+        .done(&["run", "--record-output", "--", "true"])
+        .assert_exited(0);
+    let directory = place.state().join("history/output");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&directory, open).expect("changed");
+    let done = place.done(&["run", "--record-output", "--", "true"]);
+    done.assert_exited(0);
+    let warnings = done.report["warnings"].to_string();
+    assert!(warnings.contains("run_unrecorded"), "{warnings}");
+}
+
+/// A-65: each secret that a run asked for, who asked, and what was decided.
+#[test]
+fn each_decision_about_a_secret_is_recorded_before_the_body_starts() {
+    let place = Place::new();
+    let ground = &place.ground;
+    let value = "the-value-7531";
+    let secret = ground.write("vault/prod/key", value);
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(secret, private).expect("set");
+    let inventory = ground.write("SECRETS.md", "");
+    let vault = ground.path("vault");
+    let text = format!(
+        "secrets: {{provider: {{directory: {}}}, inventory: {}}}\n",
+        vault.display(),
+        inventory.display()
+    );
+    let policy = ground.write("policy.yaml", text);
+    let policy = format!("--policy={}", policy.display());
+    let listed = |slug: &str, tool: &str| {
+        let text = format!(
+            "---\nsecrets:\n- slug: {slug}\n  name: n\n  description: d\n  \
+             access: {{bind: [{{tool: {tool}}}]}}\n---\n"
+        );
+        ground.write("SECRETS.md", text);
+    };
+    let bundle = |slug: &str| {
+        let manifest =
+            format!("id: deploy\nrun: [sh, main.sh]\nsecrets: {{KEY: {{vault: {slug}}}}}\n");
+        let bundle = ground.bundle(&[("manifest.yaml", &manifest), ("main.sh", "exit 0\n")]);
+        bundle.to_str().expect("text").to_owned()
+    };
+    let exec = |flags: &[&str], bundle: &str| {
+        let words = [&["exec", &policy, "--grant=secrets"], flags, &[bundle]].concat();
+        place.case(&words).env("VALUE", value).done()
+    };
+    listed("prod/key", "deploy");
+    exec(&["--secret", "MINE=env:VALUE"], &bundle("prod/key")).assert_exited(0);
+    listed("prod/key", "other");
+    exec(&[], &bundle("prod/key")).assert_error("refused", "secret_not_granted");
+    listed("prod/none", "deploy");
+    exec(&[], &bundle("prod/none")).assert_error("refused", "secret_unresolved");
+    let denied = ground.write("denied.yaml", "deny_grants: [secrets]\n");
+    let denied = format!("--policy={}", denied.display());
+    let key = bundle("prod/key");
+    let manifest = ground.write(
+        "own.yaml",
+        "id: deploy\nrun: [sh, main.sh]\nsecrets: {KEY: {vault: prod/key}}\n",
+    );
+    let manifest = format!("--manifest={}", manifest.display());
+    let done = place.done(&["exec", &denied, &manifest, &key]);
+    done.assert_error("refused", "grant_forbidden");
+
+    let decisions = place.decisions();
+    let rows: Vec<_> = decisions
+        .iter()
+        .map(|row| {
+            let text = |key: &str| row[key].as_str().unwrap_or("null").to_owned();
+            [
+                text("variable"),
+                text("slug"),
+                text("consumer"),
+                text("decision"),
+            ]
+            .join(" ")
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "MINE null the tool `deploy` granted",
+            "KEY prod/key the tool `deploy` granted",
+            "KEY prod/key the tool `deploy` refused",
+            "KEY prod/none the tool `deploy` unresolved",
+            "KEY prod/key the tool `deploy` refused",
+        ]
+    );
+    let reason = |row: usize| decisions[row]["reason"].as_str().expect("text");
+    assert!(reason(1).contains("access.bind of"), "{}", reason(1));
+    assert!(reason(2).contains("SECRETS.md:3"), "{}", reason(2));
+    assert!(reason(4).contains("deny_grants"), "{}", reason(4));
+    let text = place.text();
+    assert!(!text.contains(value), "{text}");
+    let line = |what: &str| text.find(what).expect("a line");
+    assert!(line("{\"secret\"") < line("{\"ended\""), "before the end");
+}
+
+/// Inputs and outputs are in the history with their digests.
+#[test]
+fn each_staged_and_each_synced_file_is_recorded_with_its_digest() {
+    let place = Place::new();
+    let bundle = place.ground.bundle(&[
+        ("manifest.yaml", "run: [sh, main.sh]\n"),
+        ("main.sh", "cp /scratch/a /scratch/b\n"),
+    ]);
+    let workspace = place.ground.workspace();
+    std::fs::write(workspace.join("a.txt"), "abc").expect("written");
+    let workspace = workspace.to_str().expect("text");
+    let bundle = bundle.to_str().expect("text");
+    let words = [
+        "exec",
+        "--workspace",
+        workspace,
+        "--in",
+        "a=a.txt",
+        "--out",
+        "b=b.txt",
+        bundle,
+    ];
+    place.done(&words).assert_exited(0);
+    let recorded = place.json(&["inspect"]);
+    let sha256 = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for (list, key) in [("inputs", "a"), ("outputs", "b")] {
+        assert_eq!(recorded[list][0]["key"], key);
+        assert_eq!(recorded[list][0]["sha256"], sha256, "{recorded:#}");
+    }
 }

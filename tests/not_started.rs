@@ -8,11 +8,6 @@ use std::path::Path;
 use support::bodies::copy_program;
 use support::{Done, Ground};
 
-fn executable(ground: &Ground, name: &str, contents: &str) {
-    let path = ground.write(name, contents);
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
-}
-
 /// Runs `runner run` in the directory `here` of the ground.
 fn run(ground: &Ground, words: &[&str]) -> Done {
     let mut case = ground.command(&[&["run"], words].concat());
@@ -55,7 +50,7 @@ fn shell(directory: &Path, command: &str) {
 #[test]
 fn a_misspelt_program_gets_a_suggestion() {
     let ground = Ground::new();
-    executable(&ground, "here/tool.sh", "#!/bin/sh\nexit 7\n");
+    ground.program("here/tool.sh", "#!/bin/sh\nexit 7\n");
     ground.write("here/tool.sl", "no program\n");
     for (words, meant, code) in [
         (&["--", "basename-", "x/y"][..], "basename", 0),
@@ -77,7 +72,7 @@ fn a_misspelt_program_gets_a_suggestion() {
 #[test]
 fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
     let ground = Ground::new();
-    executable(&ground, "here/only-here-7f3a", "#!/bin/sh\nexit 7\n");
+    ground.program("here/only-here-7f3a", "#!/bin/sh\nexit 7\n");
     std::fs::create_dir(ground.path("lent")).expect("made");
     let done = run(&ground, &["only-here-7f3a"]);
     done.assert_error("failed", "program_not_found");
@@ -98,11 +93,11 @@ fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
 #[test]
 fn a_missing_interpreter_gets_a_hint_with_flags_or_an_alternative() {
     let ground = Ground::new();
-    executable(&ground, "opt/bin/interpret", "");
+    ground.program("opt/bin/interpret", "");
     copy_program("/bin/sh", &ground.path("opt/bin/interpret"));
     let interpreter = ground.path("opt/bin/interpret");
     let script = format!("#!{}\nexit 7\n", interpreter.display());
-    executable(&ground, "here/script", &script);
+    ground.program("here/script", &script);
     let done = run(&ground, &["./script"]);
     done.assert_error("failed", "program_not_found");
     let (message, hint) = told(&done);
@@ -113,19 +108,19 @@ fn a_missing_interpreter_gets_a_hint_with_flags_or_an_alternative() {
     let flags: Vec<&str> = named(&hint).split(' ').collect();
     run(&ground, &[&flags[..], &["./script"]].concat()).assert_exited(7);
 
-    executable(&ground, "here/script", "#!/nonexistent/bin/sh\nexit 7\n");
+    ground.program("here/script", "#!/nonexistent/bin/sh\nexit 7\n");
     let done = run(&ground, &["./script"]);
     let (message, hint) = told(&done);
     assert!(message.contains("`/nonexistent/bin/sh`"), "{message}");
     let line = hint.split("such as ").nth(1).expect("a line");
-    executable(&ground, "here/script", &format!("{line}\nexit 7\n"));
+    ground.program("here/script", format!("{line}\nexit 7\n"));
     run(&ground, &["./script"]).assert_exited(7);
 }
 
 #[test]
 fn a_script_with_windows_line_endings_gets_a_hint() {
     let ground = Ground::new();
-    executable(&ground, "here/script", "#!/bin/sh\r\nexit 7\r\n");
+    ground.program("here/script", "#!/bin/sh\r\nexit 7\r\n");
     let done = run(&ground, &["./script"]);
     done.assert_error("failed", "program_not_found");
     let (message, hint) = told(&done);
@@ -152,7 +147,7 @@ fn a_script_with_windows_line_endings_gets_a_hint() {
 fn a_file_without_execute_permission_gets_a_hint() {
     let ground = Ground::new();
     ground.write("here/script", "#!/bin/sh\nexit 7\n");
-    executable(&ground, "here/plain", "exit 7\n");
+    ground.program("here/plain", "exit 7\n");
     for (name, why) in [
         ("./script", "no execute permission"),
         ("./plain", "not a binary"),
@@ -196,7 +191,7 @@ fn a_missing_loader_is_distinguished_from_a_missing_program() {
 #[test]
 fn a_program_that_only_the_host_has_gets_a_hint_with_the_flags() {
     let ground = Ground::new();
-    executable(&ground, "opt/bin/tool", "");
+    ground.program("opt/bin/tool", "");
     copy_program("/bin/sh", &ground.path("opt/bin/tool"));
     let tool = ground.path("opt/bin/tool");
     let manifest = format!("run: [{}, -c, exit 7]\n", tool.display());
@@ -227,7 +222,7 @@ fn a_program_that_only_the_host_has_gets_a_hint_with_the_flags() {
 fn a_command_in_a_hint_takes_every_name_as_one_word() {
     let ground = Ground::new();
     for name in ["a b", "a;touch touched", "it's", "$(touch touched)"] {
-        executable(&ground, &format!("here/{name}"), "#!/bin/sh\r\nexit 7\r\n");
+        ground.program(&format!("here/{name}"), "#!/bin/sh\r\nexit 7\r\n");
         let program = format!("./{name}");
         let (_, hint) = told(&run(&ground, &[&program]));
         shell(&ground.path("here"), named(&hint));
@@ -235,7 +230,7 @@ fn a_command_in_a_hint_takes_every_name_as_one_word() {
     }
     assert!(!ground.path("here/touched").exists());
     // A name that a person cannot read is not put into a command.
-    executable(&ground, "here/a\nb", "#!/bin/sh\r\nexit 7\r\n");
+    ground.program("here/a\nb", "#!/bin/sh\r\nexit 7\r\n");
     let (_, hint) = told(&run(&ground, &["./a\nb"]));
     assert!(!hint.contains("sed"), "{hint}");
 
@@ -281,8 +276,8 @@ fn a_bundle_cannot_choose_host_paths_in_hints() {
 #[test]
 fn a_file_of_another_format_is_reported_as_not_executable() {
     let ground = Ground::new();
-    executable(&ground, "here/empty", "");
-    executable(&ground, "here/zip", "PK\0\0");
+    ground.program("here/empty", "");
+    ground.program("here/zip", "PK\0\0");
     let mode = rustix::fs::Mode::from_raw_mode(0o755);
     let fifo = ground.path("here/fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
@@ -302,13 +297,13 @@ fn a_file_of_another_format_is_reported_as_not_executable() {
         );
     }
 
-    executable(&ground, "here/marked", "\u{feff}#!/bin/sh\nexit 7\n");
+    ground.program("here/marked", "\u{feff}#!/bin/sh\nexit 7\n");
     let (message, hint) = told(&run(&ground, &["./marked"]));
     assert!(message.contains("byte order mark"), "{message}");
     shell(&ground.path("here"), named(&hint));
     run(&ground, &["./marked"]).assert_exited(7);
 
-    executable(&ground, "here/script", "#!/usr\nexit 7\n");
+    ground.program("here/script", "#!/usr\nexit 7\n");
     let done = run(&ground, &["./script"]);
     done.assert_error("failed", "program_not_executable");
     let (message, hint) = told(&done);
@@ -317,20 +312,20 @@ fn a_file_of_another_format_is_reported_as_not_executable() {
         "{message}"
     );
     let line = hint.split("such as ").nth(1).expect("a line");
-    executable(&ground, "here/script", &format!("{line}\nexit 7\n"));
+    ground.program("here/script", format!("{line}\nexit 7\n"));
     run(&ground, &["./script"]).assert_exited(7);
 }
 
 #[test]
 fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_directory() {
     let ground = Ground::new();
-    executable(&ground, "here/own-sh", "");
+    ground.program("here/own-sh", "");
     copy_program("/bin/sh", &ground.path("here/own-sh"));
     for (line, outcome) in [
         ("./own-sh", "would_start"),
         ("usr/bin/env sh", "would_fail"),
     ] {
-        executable(&ground, "here/script", &format!("#!{line}\nexit 7\n"));
+        ground.program("here/script", format!("#!{line}\nexit 7\n"));
         let words = ["--ro", ".", "--", "./script"];
         assert_eq!(planned(&ground, &words)["verdict"], outcome, "{line}");
         let done = run(&ground, &words);
@@ -344,7 +339,7 @@ fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_direct
 #[test]
 fn a_missing_working_directory_gets_a_hint_where_the_host_has_it() {
     let ground = Ground::new();
-    executable(&ground, "here/in it/tool", "#!/bin/sh\nexit 7\n");
+    ground.program("here/in it/tool", "#!/bin/sh\nexit 7\n");
     let bundle = ground.bundle(&[("manifest.yaml", "run: {exec: [/bin/pwd]}\n")]);
     let directory = ground.path("here/in it").display().to_string();
     for directory in [&directory[..], "/nonexistent-7f3a"] {
@@ -375,7 +370,7 @@ fn a_missing_working_directory_gets_a_hint_where_the_host_has_it() {
 #[test]
 fn a_program_on_a_noexec_mount_gets_no_hint_about_permissions() {
     let ground = Ground::new();
-    executable(&ground, "here/tool", "#!/bin/sh\nexit 7\n");
+    ground.program("here/tool", "#!/bin/sh\nexit 7\n");
     ground.write("mounted/empty", "");
     // In its own mount namespace, and in a user namespace if that is needed.
     let flags = match rustix::process::geteuid().is_root() {
@@ -412,7 +407,7 @@ fn a_program_on_a_noexec_mount_gets_no_hint_about_permissions() {
 fn env_that_does_not_find_a_name_with_a_carriage_return_is_explained() {
     let ground = Ground::new();
     let windows = "#!/usr/bin/env sh\r\nexit 7\r\n";
-    executable(&ground, "here/script", windows);
+    ground.program("here/script", windows);
     let bundle = ground.bundle(&[("tool", windows), ("manifest.yaml", "run: [./tool]\n")]);
     let words = ["--", "./script"];
     for done in [run(&ground, &words), ground.exec(&[], &bundle)] {

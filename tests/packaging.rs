@@ -1,5 +1,5 @@
 //! The files of `packaging`: units that systemd-analyze accepts and rates as little exposed, a
-//! starter that refuses ambiguous requests, and an AppArmor profile. A guest with systemd tests
+//! starter that refuses ambiguous requests, an AppArmor profile, and what `install` puts where. A guest with systemd tests
 //! that they work (`tests/guest/units`).
 
 #![expect(
@@ -8,12 +8,16 @@
     reason = "a test that cannot read the tree has nothing to say; what is left out is printed"
 )]
 
+#[path = "../examples/man/pages.rs"]
+mod pages;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use support::bodies::write_program;
 use support::skip;
 
 const STARTER: &str = "/usr/lib/runner/runner-instance";
@@ -140,11 +144,11 @@ impl Host {
         fs::create_dir_all(host.path("state")).expect("made");
         let shows = "#!/bin/sh\nprintf '<%s>' \"$@\"\n\
                      echo \" ${RUNNER_OPT_MANIFEST-no manifest} ${RUNNER_OPT_INPUTS-no inputs}\"\n";
-        host.program("runner", shows);
+        write_program(&host.path("runner"), shows);
         let starter = text("packaging/systemd/runner-instance")
             .replace("/etc/runner/", &format!("{}/", host.shown("etc")))
             .replace(PROGRAM, &host.shown("runner"));
-        host.program("starter", &starter);
+        write_program(&host.path("starter"), &starter);
         host
     }
 
@@ -156,21 +160,13 @@ impl Host {
         self.path(name).display().to_string()
     }
 
-    fn program(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("written");
-        let runs = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(self.path(name), runs).expect("set");
-    }
-
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path("etc/one").join(name), text).expect("written");
     }
 
     /// Exit code, and output with this host's directory as `@`.
     fn start(&self) -> (Option<i32>, String) {
-        // Through the shell: a child of another test may have a just written file open.
-        let output = Command::new("sh")
-            .arg(self.path("starter"))
+        let output = Command::new(self.path("starter"))
             .arg("one")
             .env("STATE_DIRECTORY", self.path("state"))
             .output()
@@ -301,4 +297,105 @@ fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
         .output()
         .expect("apparmor_parser starts");
     assert!(output.status.success(), "{}", said(&output));
+}
+
+/// The program, its completions and its manual pages below a directory, as a package has them.
+fn installed() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pages_directory = directory.path().join("pages");
+    fs::create_dir(&pages_directory).expect("made");
+    for (name, page) in pages::render(runner::cli::args::command()).expect("rendered") {
+        fs::write(pages_directory.join(name), page).expect("written");
+    }
+    let output = Command::new(tree("packaging/install"))
+        .arg("--destdir")
+        .arg(directory.path().join("root"))
+        .args(["--prefix", "/usr", "--man"])
+        .arg(&pages_directory)
+        .arg(support::runner())
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    directory
+}
+
+#[test]
+fn what_is_installed_is_where_shells_and_man_look() {
+    let directory = installed();
+    let below = directory.path().join("root/usr");
+    for (file, mode) in [
+        ("bin/runner", 0o755),
+        ("share/bash-completion/completions/runner", 0o644),
+        ("share/zsh/site-functions/_runner", 0o644),
+        ("share/fish/vendor_completions.d/runner.fish", 0o644),
+        ("share/man/man1/runner.1", 0o644),
+        ("share/man/man1/runner-exec.1", 0o644),
+    ] {
+        let found = fs::metadata(below.join(file)).expect(file);
+        assert_eq!(found.permissions().mode() & 0o7777, mode, "{file}");
+    }
+    let refused = Command::new(tree("packaging/install"))
+        .args(["--prefx", "/usr", "runner"])
+        .output()
+        .expect("it starts");
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+}
+
+#[test]
+fn each_shell_completes_verbs_and_flags_on_tab() {
+    const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
+    let directory = installed();
+    let below = directory.path().join("root/usr");
+    let press_tab = tree("tests/bodies/completions/press_tab.py");
+    let home = directory.path().join("home");
+    fs::create_dir(&home).expect("made");
+    let of_zsh = format!(
+        "fpath=({}/share/zsh/site-functions $fpath); autoload -U compinit; compinit -u -D",
+        below.display()
+    );
+    let of_bash = format!("source {BASH_COMPLETION}");
+    for (shell, setup, is_there) in [
+        (
+            &["bash", "--norc", "--noprofile", "-i"][..],
+            &*of_bash,
+            Path::new(BASH_COMPLETION).exists(),
+        ),
+        (&["zsh", "-f", "-i"], &of_zsh, is_installed("zsh")),
+        (&["fish", "-i"], "true", is_installed("fish")),
+    ] {
+        if !is_there {
+            skip(&format!(
+                "no completions of {}: scripts/test installs it",
+                shell[0]
+            ));
+            continue;
+        }
+        for (typed, expected) in [
+            ("runner e", "runner exec"),
+            ("runner exec --time", "runner exec --timeout"),
+            ("runner source pul", "runner source pull"),
+        ] {
+            let output = Command::new("python3")
+                .arg(&press_tab)
+                .args([setup, typed])
+                .args(shell)
+                .env("PATH", format!("{}/bin:/usr/bin:/bin", below.display()))
+                .env(
+                    "XDG_DATA_DIRS",
+                    format!("{}/share:/usr/share", below.display()),
+                )
+                .env("HOME", &home)
+                .env("TERM", "dumb")
+                .current_dir(&home)
+                .output()
+                .expect("python3 starts");
+            let completed = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(completed.trim(), expected, "{shell:?}: {}", said(&output));
+        }
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    output.is_ok()
 }

@@ -17,8 +17,11 @@ const DOCUMENTS: &[&str] = &[
     include_str!("../docs/security.md"),
     include_str!("../docs/network.md"),
     include_str!("../docs/command-line.md"),
+    include_str!("../docs/sandboxes.md"),
     include_str!("../docs/report.md"),
     include_str!("../docs/configuration.md"),
+    include_str!("../docs/learn.md"),
+    include_str!("../docs/editors.md"),
     include_str!("../docs/systemd.md"),
     include_str!("../docs/troubleshooting.md"),
     include_str!("../docs/costs.md"),
@@ -55,6 +58,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "needs root; the guest installs the units (tests/guest/units)",
     ),
     ("sudo ", "changes the host"),
+    ("runner learn -o", "needs packages of npm's registry"),
     ("runner cache ls [", "says which flags there are"),
     ("runner cache verify [", "says which flags there are"),
     ("runner cache gc [", "says which flags there are"),
@@ -64,9 +68,15 @@ const CODES: &[(&str, i32)] = &[
     ("mkdir hello work", 1),
     ("runner check bad.yaml", 125),
     ("runner why", 1),
+    ("runner run --timeout 1s -- sleep 60", 124),
 ];
 /// Commands whose output depends on the host: it is not compared.
-const OF_HOST: &[&str] = &["runner plan", "runner source", "runner cache"];
+const OF_HOST: &[&str] = &[
+    "runner plan",
+    "runner source",
+    "runner cache",
+    "runner doctor |",
+];
 
 #[test]
 fn the_readme_is_short() {

@@ -9,11 +9,12 @@
 )]
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use support::processes::confined_children;
+use support::processes::{confined_child, confined_children, status};
 use support::{Case, Done, Ground, Running, invariants, is_root, needs_root};
 
 const MANIFEST: &str = "id: deploy\nrun: body.sh\nsecrets: {API_KEY: {vault: prod/key}}\n";
@@ -27,10 +28,7 @@ fn private(ground: &Ground, name: &str, contents: &[u8]) -> PathBuf {
 }
 
 fn script(ground: &Ground, name: &str, text: &str) -> String {
-    let path = ground.write(name, format!("#!/bin/bash\n{text}\n"));
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).expect("set");
-    text_of(&path)
+    text_of(&ground.program(name, format!("#!/bin/bash\n{text}\n")))
 }
 
 fn text_of(path: &Path) -> String {
@@ -257,6 +255,14 @@ fn values_in_memory(pid: i32) -> BTreeSet<String> {
     found
 }
 
+/// The children of root's runner that have given up their rights. A filter does not show that: they have
+/// that of a runner whose body runs from their start.
+fn without_capabilities(runner: i32) -> Vec<i32> {
+    let mut children = confined_children(runner);
+    children.retain(|pid| status(*pid, "CapPrm").as_deref() == Some("0000000000000000"));
+    children
+}
+
 /// F-19: whatever the way of a value into the supervisor was.
 #[test]
 fn a_process_that_may_be_taken_over_has_no_value_in_its_memory() {
@@ -316,8 +322,10 @@ fn a_process_that_may_be_taken_over_has_no_value_in_its_memory() {
             "{of_runner:?}"
         );
     }
-    let network = confined_children(runner);
-    assert_eq!(network.len(), 2, "a resolver and a relay");
+    running.until("a resolver and a relay", || {
+        without_capabilities(runner).len() == 2
+    });
+    let network = without_capabilities(runner);
     let of_network: Vec<_> = network.iter().map(|pid| values_in_memory(*pid)).collect();
     assert_eq!(of_network, [BTreeSet::new(), BTreeSet::new()]);
     let sleeping = invariants::living(ground.marker());
@@ -332,7 +340,7 @@ fn a_process_that_may_be_taken_over_has_no_value_in_its_memory() {
     send(sleeping.expect("it sleeps"), rustix::process::Signal::TERM);
     let reader = std::cell::Cell::new(None);
     running.until("the reader of the document", || {
-        let mut children = confined_children(runner).into_iter();
+        let mut children = without_capabilities(runner).into_iter();
         reader.set(children.find(|pid| !network.contains(pid)));
         reader.get().is_some()
     });
@@ -342,6 +350,55 @@ fn a_process_that_may_be_taken_over_has_no_value_in_its_memory() {
     send(reader, rustix::process::Signal::CONT);
     assert_eq!(of_reader, BTreeSet::new());
     running.done().assert_outcome("exited", 0);
+}
+
+/// F-19: also of a process that starts before it is known whether there are secrets, and of a run without any.
+#[test]
+fn a_process_that_may_be_taken_over_has_no_variable_of_the_caller() {
+    if !is_root() {
+        return needs_root("a_process_that_may_be_taken_over_has_no_variable_of_the_caller");
+    }
+    let ground = Ground::new();
+    let command = |words: &[&str]| {
+        let case = ground.command(words).without("I8");
+        case.env("OF_CALLER", "sixteen-and-more-value-of-caller.")
+    };
+    let bundle = std::fs::read(ground.script("run: body.sh\n", "exec sleep 600")).expect("read");
+    let (start, rest) = bundle.split_at(bundle.len() / 2);
+    let (end, mut pipe) = std::io::pipe().expect("a pipe");
+    pipe.write_all(start).expect("fits");
+    let mut case = command(&["exec", "--allow-net=example.test:443", "-"]);
+    case.command.stdin(end);
+    let mut running = case.start();
+    let unpacker = confined_child(running.pid());
+    let of_runner = values_in_memory(running.pid());
+    assert!(of_runner.contains("value-of-caller"), "{of_runner:?}");
+    assert_eq!(values_in_memory(unpacker), BTreeSet::new());
+    pipe.write_all(rest).expect("fits");
+    drop(pipe);
+    running.until_body_is("sleep");
+    let runner = running.pid();
+    running.until("a resolver and a relay", || {
+        without_capabilities(runner).len() == 2
+    });
+    let network = without_capabilities(runner);
+    let of_network: Vec<_> = network.iter().map(|pid| values_in_memory(*pid)).collect();
+    assert_eq!(of_network, [BTreeSet::new(), BTreeSet::new()]);
+    running.signal(rustix::process::Signal::TERM);
+    running.done().assert_outcome("cancelled", 143);
+
+    // It accepts connections, and does not answer.
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = registry.local_addr().expect("bound");
+    let image = format!(
+        "--image=docker://{address}/team/image@sha256:{}",
+        "0".repeat(64)
+    );
+    let running = command(&["run", "--insecure", &image, "--", "/bin/true"]).start();
+    let fetcher = confined_child(running.pid());
+    assert_eq!(values_in_memory(fetcher), BTreeSet::new());
+    running.signal(rustix::process::Signal::TERM);
+    running.done().assert_outcome("cancelled", 143);
 }
 
 /// F-05: a value is never in a file: neither in the body's view nor in the leftovers of a killed runner.

@@ -352,7 +352,8 @@ fn a_system_call_is_explained_by_the_policy_of_the_run() {
     let directory = ground.workspace();
     for (words, verdict, errno, state) in [
         (&["--syscall", "read"][..], "allowed", "none", "callable"),
-        (&["--syscall", "unshare"], "denied", "EPERM", "refused"),
+        (&["--syscall", "setns"], "denied", "EPERM", "refused"),
+        (&["--syscall", "unshare"], "depends", "none", "by_arguments"),
         (&["--syscall", "splice"], "allowed", "none", "callable"),
         (
             &["--syscall", "splice", "--syscalls", "strict"],

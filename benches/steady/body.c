@@ -29,6 +29,11 @@ static void calls(long count) {
     for (long at = 0; at < count; at++) syscall(SYS_getpid);
 }
 
+/* The filters of all peers refuse it; bare, the kernel does. */
+static void refused(long count) {
+    for (long at = 0; at < count; at++) syscall(SYS_mount, NULL, NULL, NULL, 0, NULL);
+}
+
 /* Another file each time, five directories below DIRECTORY. */
 static void paths(long count) {
     struct stat facts;
@@ -86,7 +91,7 @@ static uint64_t now(void) {
 
 int main(int argc, char **words) {
     static const struct { const char *name; void (*work)(long); } kinds[] = {
-        {"calls", calls}, {"paths", paths}, {"writes", writes}, {"forks", forks}, {"computes", computes}};
+        {"calls", calls}, {"refused", refused}, {"paths", paths}, {"writes", writes}, {"forks", forks}, {"computes", computes}};
     if (argc == 2) return strcmp(words[1], "end") != 0;
     must(3 <= argc, "KIND COUNT [DIRECTORY]");
     self = words[0];

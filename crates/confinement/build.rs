@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use filter::{
-    ReaderFiles, fetcher_policy, program_statics, reader_policy, relay_policy, supervisor_policy,
+    ReaderFiles, compile, fetcher_policy, program_statics, reader_policy, relay_policy,
+    supervisor_policy,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -15,15 +16,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let programs = program_statics(
         &env::var("CARGO_CFG_TARGET_ARCH")?,
         &[
-            ("READER", &|arch| reader_policy(arch, ReaderFiles::None)),
-            ("UNPACKER", &|arch| reader_policy(arch, ReaderFiles::Tree)),
-            ("LAYER_UNPACKER", &|arch| {
-                reader_policy(arch, ReaderFiles::Layer)
+            ("READER", &|arch| {
+                Ok(compile(&reader_policy(arch, ReaderFiles::None)?))
             }),
-            ("FETCHER", &fetcher_policy),
-            ("RELAY", &|arch| relay_policy(arch, false)),
-            ("RESOLVER", &|arch| relay_policy(arch, true)),
-            ("SUPERVISOR", &supervisor_policy),
+            ("UNPACKER", &|arch| {
+                Ok(compile(&reader_policy(arch, ReaderFiles::Tree)?))
+            }),
+            ("LAYER_UNPACKER", &|arch| {
+                Ok(compile(&reader_policy(arch, ReaderFiles::Layer)?))
+            }),
+            ("FETCHER", &|arch| Ok(compile(&fetcher_policy(arch)?))),
+            ("RELAY", &|arch| Ok(compile(&relay_policy(arch, false)?))),
+            ("RESOLVER", &|arch| Ok(compile(&relay_policy(arch, true)?))),
+            ("SUPERVISOR", &|arch| {
+                Ok(compile(&supervisor_policy(arch, false)?))
+            }),
+            ("TRACER", &|arch| {
+                Ok(compile(&supervisor_policy(arch, true)?))
+            }),
         ],
     )?;
     fs::write(

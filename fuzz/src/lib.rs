@@ -54,6 +54,10 @@ checks! {
     check_observed => observed,
     /// Paths, and how they are joined.
     check_path => path,
+    /// What the process says that matches patterns.
+    check_pattern_answer => pattern_answer,
+    /// What the processes say that read archives without unpacking them, checkouts, and other text.
+    check_reader_answer => reader_answer,
     /// What the relay says at its end.
     check_relay_outcome => relay_outcome,
     /// What the relay asks the supervisor for.

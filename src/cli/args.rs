@@ -23,18 +23,21 @@ use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
-use crate::cli::history::{Inspect, Ps};
+use crate::cli::history::{Inspect, PageOfRun, Ps};
+use crate::cli::learn::{LEARN_HELP, Learn};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
 use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
-use crate::cli::signal::parse_signal;
+use crate::cli::sandboxes::Sandbox;
+use crate::cli::schema::Schema;
 use crate::cli::source::Source;
 use crate::cli::why::{WHY_HELP, Why};
 use spec::did_you_mean::nearest;
 use spec::host_policy::{GRANT_WORDS, grants_named};
 use spec::request::Grants;
 use spec::units::parse_duration;
+use sys::signal_name::parse_signal;
 
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
@@ -60,6 +63,12 @@ pub enum Verb {
     /// Run a command of this host, confined the same way, without a bundle
     #[command(after_help = RUN_HELP, args_override_self = true)]
     Run(Box<Run>),
+    /// Run a command or a bundle confined, and write the smallest policy that lets it do the same
+    #[command(after_help = LEARN_HELP, args_override_self = true)]
+    Learn(Box<Learn>),
+    /// Create sandboxes that stay, and run commands in them
+    #[command(args_override_self = true)]
+    Sandbox(Sandbox),
     /// Make a bundle of a manifest and its sources
     #[command(after_help = BUNDLE_HELP, args_override_self = true)]
     Bundle(Box<Bundle>),
@@ -98,6 +107,18 @@ pub enum Verb {
         args_override_self = true
     )]
     Inspect(Inspect),
+    /// Print what the body of a run wrote, if --record-output kept it
+    #[command(
+        after_help = "Examples:\n  runner logs\n  runner logs 01m8bn",
+        args_override_self = true
+    )]
+    Logs(Inspect),
+    /// Write the report of a run of this user, which has ended, as a page
+    #[command(
+        after_help = "Examples:\n  runner report -o report.html\n  runner report 01m8bn -o report.html",
+        args_override_self = true
+    )]
+    Report(PageOfRun),
     /// Remove what killed supervisors left behind; live runs are not affected
     #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
     Gc(CommonFlags),
@@ -128,12 +149,6 @@ pub struct Run {
     // No allow_hyphen_values: it would take a misspelt flag for the program.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Schema {
-    /// The document
-    pub name: SchemaName,
 }
 
 /// Adds the variable of a flag. For a switch its value is yes or no.
@@ -170,41 +185,10 @@ const VARIABLES_WITHOUT_FLAG: [&str; 6] = [
 /// Switches that make sense for one call only, and `--rm`, which has no effect.
 const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];
 
-/// The question of `why`, which is another one each time.
-const QUESTIONS: [&str; 4] = ["host", "op", "path", "syscall"];
+/// Values that are others each time: the question of `why`, the name of a sandbox.
+const QUESTIONS: [&str; 5] = ["host", "name", "op", "path", "syscall"];
 
 const POLICY: &str = "policy";
-
-/// The documents that have a schema; `cli::schema::text` names their files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum SchemaName {
-    /// The manifest of a tool, a workflow or a code-workspace
-    Manifest,
-    /// A `sandbox` block, in a SANDBOX.md or in a manifest
-    Sandbox,
-    /// The host's configuration
-    Config,
-    /// The file of --policy
-    Policy,
-    /// What --json writes
-    Report,
-    /// What `doctor --json` prints
-    Doctor,
-    /// What `plan --json` prints
-    Plan,
-    /// What `why --json` prints
-    Why,
-    /// What `bundle --lock` writes
-    Lock,
-    /// What `check --json` prints
-    Check,
-    /// What `source build --json` prints
-    SourceBuild,
-    /// A line of the history of runs
-    History,
-    /// What `ps --json` prints
-    Ps,
-}
 
 // Every flag of `exec` and `run`.
 #[derive(Debug, Default, clap::Args)]
@@ -410,13 +394,29 @@ pub struct CommonFlags {
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct ReportFlags {
     /// Write the report to standard output, with the body's output inside it, to a file, or to an open descriptor
     #[arg(long, value_name = "FILE|fd:N", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<OsString>,
+    /// Write a line of JSON for each event of the run, while it goes on, to a file or an open descriptor
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+    /// Write the report to a file as a page, which loads nothing and runs no script
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<OsString>,
     /// Do not keep this run in the history that `runner ps` and `runner inspect` show
     #[arg(long)]
     pub no_record: bool,
+    /// Keep the first MiB of each output stream in the history, too, for `runner logs`
+    #[arg(long)]
+    pub record_output: bool,
+    /// Show memory, CPU and processes with their limits: a live line on a terminal, and a line at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// Report the files that the body could not use because of its view; calls with paths take longer
+    #[arg(long)]
+    pub trace: bool,
 }
 
 // What is written to standard error.

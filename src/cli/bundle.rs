@@ -10,7 +10,11 @@ use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use bundler::LockUse;
 use bundler::bundle::{Bundle as Bundled, BundleHost, BundleRequest};
+use bundler::check::errors_of;
 use bundler::error::BundleError;
+use bundler::locate::{Located, locate};
+use bundler::manifests::text_of;
+use spec::check::add_source_lines;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::report::{ErrorReport, WarningReport, with_causes};
@@ -97,7 +101,13 @@ pub fn bundle(
     printer: &Printer,
 ) -> u8 {
     if let Err((problem, hint)) = check_usage(bundle) {
-        return print_refusal(printer, "usage", problem.to_owned(), Some(hint.to_owned()));
+        let error = ErrorReport {
+            code: "usage".to_owned(),
+            message: problem.to_owned(),
+            hint: Some(hint.to_owned()),
+            source_line: None,
+        };
+        return printer.problem("refused", &error);
     }
     match make(bundle, context, policy, printer) {
         Ok(bundled) => {
@@ -105,7 +115,14 @@ pub fn bundle(
             let text = bundle_list::text(bundle, &bundled.contents, bundled.digest);
             printer.document(&text, 0)
         }
-        Err(error) => print_errors(&error, printer),
+        Err(error) => {
+            let located = locate(
+                &bundle.subject,
+                bundle.workspace.as_deref(),
+                context.working_directory.as_deref(),
+            );
+            print_errors(&error, located.ok().as_ref(), printer)
+        }
     }
 }
 
@@ -206,11 +223,24 @@ fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
     }
 }
 
-fn print_errors(error: &BundleError, printer: &Printer) -> u8 {
+fn print_errors(error: &BundleError, located: Option<&Located>, printer: &Printer) -> u8 {
+    let mut errors = errors_of(error);
+    if let Some(Located { files, .. }) = located {
+        add_source_lines(&mut errors, &|file| text_of(files, file));
+    }
+    let source_lines = errors
+        .into_iter()
+        .map(|error| error.source_line.map(Box::new));
     // One line for each error of a manifest.
     if let BundleError::Manifest(errors) = error {
-        for error in errors {
-            print_refusal(printer, error.code(), error.to_string(), error.hint());
+        for (error, source_line) in errors.iter().zip(source_lines) {
+            let error = ErrorReport {
+                code: error.code().to_owned(),
+                message: error.to_string(),
+                hint: error.hint(),
+                source_line,
+            };
+            printer.problem("refused", &error);
         }
         return FAILED;
     }
@@ -223,15 +253,7 @@ fn print_errors(error: &BundleError, printer: &Printer) -> u8 {
         code: error.code().to_owned(),
         message: with_causes(error),
         hint: error.hint(),
+        source_line: source_lines.flatten().next(),
     };
     printer.problem(what, &error)
-}
-
-fn print_refusal(printer: &Printer, code: &str, message: String, hint: Option<String>) -> u8 {
-    let error = ErrorReport {
-        code: code.to_owned(),
-        message,
-        hint,
-    };
-    printer.problem("refused", &error)
 }

@@ -6,7 +6,7 @@ use crate::cli::bundle::requires_pin;
 use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::FAILED;
 use crate::cli::output::{OutputFlags, render};
-use crate::cli::print::{Printer, Tone};
+use crate::cli::print::{Printer, Tone, excerpt};
 use bundler::check::{check as check_manifest, errors_of};
 use bundler::locate::locate_runnable;
 use bundler::resolve::ResolveRequest;
@@ -85,6 +85,12 @@ fn to_text(report: &CheckReport, printer: &Printer) -> String {
         let written = error.to_string();
         let (line, rest) = written.split_once('\n').unwrap_or((&written, ""));
         text.push_str(&format!("{}\n", printer.coloured(Tone::Error, line)));
+        if let Some(line) = &error.source_line {
+            text.push_str(&format!(
+                "{}\n",
+                printer.coloured(Tone::Hint, &excerpt(line))
+            ));
+        }
         for line in rest.lines() {
             text.push_str(&format!("{line}\n"));
         }

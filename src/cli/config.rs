@@ -68,10 +68,15 @@ impl ConfigError {
             ),
             Self::Invalid(invalid) => ("policy_invalid", invalid.hint.clone()),
         };
+        let source_line = match self {
+            Self::Invalid(invalid) => invalid.source_line.clone(),
+            _ => None,
+        };
         ErrorReport {
             code: code.to_owned(),
             message: spec::report::with_causes(self),
             hint,
+            source_line,
         }
     }
 }
@@ -116,6 +121,19 @@ fn read(
     owner: Option<u32>,
 ) -> Result<Option<Statement>, ConfigError> {
     let file = escape(path.as_os_str().as_bytes());
+    match read_bytes(path, may_be_missing, owner)? {
+        Some(bytes) => Ok(Some(host_config::parse(&file, &bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// As [`read`], without parsing it.
+pub(super) fn read_bytes(
+    path: &Path,
+    may_be_missing: bool,
+    owner: Option<u32>,
+) -> Result<Option<Vec<u8>>, ConfigError> {
+    let file = escape(path.as_os_str().as_bytes());
     let opened = match open(path) {
         Err(error) if may_be_missing && is_missing(&error) => return Ok(None),
         other => other,
@@ -126,7 +144,7 @@ fn read(
             if let Some(owner) = owner {
                 check_owner(path, status, owner)?;
             }
-            Ok(Some(host_config::parse(&file, &bytes)?))
+            Ok(Some(bytes))
         }
         Ok((_, None)) => Err(ConfigError::TooLarge { file }),
         Err(source) => Err(ConfigError::Unreadable { file, source }),

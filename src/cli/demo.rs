@@ -437,15 +437,18 @@ mod tests {
         Denial {
             kind: "net".to_owned(),
             object: "o".to_owned(),
+            operation: None,
             rule: "network.egress".to_owned(),
+            errno: None,
             reason: Some(reason),
             protocol: None,
             host: None,
             ip: None,
             port: None,
             hint: None,
+            certainty: None,
             count: 1,
-            first_ms: 0,
+            first_ms: Some(0),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
-use crate::cli::args::{self, CommonFlags, MessageFlags, Schema, Verb};
+use crate::cli::args::{self, CommonFlags, MessageFlags, ReportFlags, Verb};
 use crate::cli::bundle::bundle;
 use crate::cli::cache::{Cache, cache};
 use crate::cli::check::check;
@@ -13,30 +13,36 @@ use crate::cli::context::ProcessContext;
 use crate::cli::demo::demo;
 use crate::cli::doctor::doctor;
 use crate::cli::environment::SecretValues;
+use crate::cli::events::Events;
 use crate::cli::exit_code::exit_code;
 use crate::cli::fast_args;
 use crate::cli::gc::gc;
 use crate::cli::history;
+use crate::cli::learn::{LearnFlags, PolicyTarget};
 use crate::cli::log;
 use crate::cli::output::OutputFlags;
+use crate::cli::page_target::PageTarget;
 use crate::cli::plan::{self, Invocation};
-use crate::cli::print::Printer;
-use crate::cli::report_target::ReportTarget;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::report_target::{REPORT, ReportTarget, TargetError};
 use crate::cli::request::build_request;
-use crate::cli::schema;
+use crate::cli::sandboxes::{self, Detachment, Sandbox, SandboxVerb};
+use crate::cli::schema::{self, Schema};
 use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
 use crate::cli::why;
 use crate::run::host::early::prefork;
-use crate::run::recorder::Recorder;
-use crate::run::{execute_last, refused_report};
+use crate::run::recorder::{RecordFlags, Recorder};
+use crate::run::staying::StayingSandbox;
+use crate::run::{Followers, execute_last, refused_report};
 use sandbox::prefork::Prefork;
 use spec::history::AuditPolicy;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::Caller;
+use sys::detach::Readiness;
 use sys::file::CallError;
 use sys::signal::own_dispositions;
 use sys::stack;
@@ -53,6 +59,15 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
         return printer.document(fast_args::VERSION, 0);
     }
+    match sandboxes::detach_creation(words) {
+        Ok(None) => dispatch_verb(words, None),
+        Ok(Some(Detachment { readiness, words })) => dispatch_verb(&words, Some(readiness)),
+        Err(code) => code,
+    }
+}
+
+/// `readiness`: this process becomes the supervisor of a sandbox.
+fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
     let is_run = |word: &OsString| word == "run" || word == "exec";
     // This child makes its namespaces while the command line is read. Dropping it kills it.
     let prefork = words.get(1).is_some_and(is_run).then(prefork).flatten();
@@ -62,10 +77,36 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Err(code) => return code,
     };
     match verb {
-        Verb::Exec(exec) => run_body((*exec).into(), words, context, prefork),
-        Verb::Run(run) => run_body((*run).into(), words, context, prefork),
+        Verb::Exec(exec) => run_body((*exec).into(), words, context, prefork, Purpose::Run),
+        Verb::Run(run) => run_body((*run).into(), words, context, prefork, Purpose::Run),
+        Verb::Learn(learn) => {
+            let (learn, invocation) = learn.into_run();
+            run_body(invocation, words, context, None, Purpose::Learn(learn))
+        }
+        Verb::Sandbox(Sandbox {
+            verb: SandboxVerb::Create(create),
+        }) => {
+            let (name, invocation) = create.into_run();
+            run_body(
+                invocation,
+                words,
+                context,
+                None,
+                Purpose::Stay(name, readiness),
+            )
+        }
+        Verb::Sandbox(Sandbox { verb }) => {
+            with_policy(verb.common(), context, |caller, _, printer| {
+                sandboxes::sandbox(&verb, context, caller, printer)
+            })
+        }
         Verb::Plan(invocation) => plan::plan(*invocation, context),
-        Verb::Why(arguments) => why::why(*arguments, context),
+        Verb::Why(arguments) => match arguments.run() {
+            Some(run) => with_policy(&arguments.flags.common, context, |caller, _, printer| {
+                history::explain(&run.to_string_lossy(), caller, printer)
+            }),
+            None => why::why(*arguments, context),
+        },
         Verb::Bundle(args) => with_policy(&args.common, context, |_, policy, printer| {
             bundle(&args, context, policy, printer)
         }),
@@ -74,12 +115,12 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         }),
         Verb::Doctor(OutputFlags { json, common }) => {
             with_policy(&common, context, |caller, policy, printer| {
-                printer.warnings(&enter_scope(caller, words, common.policy.as_deref()));
+                printer.warnings(&enter_scope(caller, words, common.policy.as_deref(), None));
                 doctor(caller, policy, printer, json)
             })
         }
         Verb::Demo(common) => with_policy(&common, context, |caller, policy, printer| {
-            printer.warnings(&enter_scope(caller, words, common.policy.as_deref()));
+            printer.warnings(&enter_scope(caller, words, common.policy.as_deref(), None));
             demo(caller, policy, printer)
         }),
         Verb::Cache(Cache { verb }) => {
@@ -98,6 +139,12 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         }),
         Verb::Inspect(args) => with_policy(&args.common, context, |caller, _, printer| {
             history::inspect(&args, caller, printer)
+        }),
+        Verb::Logs(args) => with_policy(&args.common, context, |caller, _, printer| {
+            history::logs(&args, caller, printer)
+        }),
+        Verb::Report(args) => with_policy(&args.common, context, |caller, _, printer| {
+            history::report(&args, caller, printer)
         }),
         Verb::Gc(common) => with_policy(&common, context, gc),
         Verb::Completions(Completions { shell }) => {
@@ -126,6 +173,7 @@ fn failed(error: &dyn std::error::Error) -> u8 {
         code: "host_failed".to_owned(),
         message: with_causes(error),
         hint: None,
+        source_line: None,
     })
 }
 
@@ -160,65 +208,191 @@ fn read(words: &[OsString], context: &ProcessContext) -> Result<Verb, u8> {
     }
 }
 
-/// `exec` and `run`.
+/// What a run is for.
+enum Purpose {
+    Run,
+    Learn(LearnFlags),
+    /// `sandbox create`, with the name, and whom to tell of its start.
+    Stay(Option<String>, Option<Readiness>),
+}
+
+/// `exec`, `run`, `learn` and `sandbox create`.
 fn run_body(
     invocation: Invocation,
     words: &[OsString],
     context: &ProcessContext,
     prefork: Option<Prefork>,
+    purpose: Purpose,
 ) -> u8 {
     let common = &invocation.flags.common;
-    let printer = Printer::new(common.messages, context);
+    let json = invocation.flags.report.json.as_deref();
+    let mut printer = Printer::new(common.messages, context);
+    if json.is_some_and(ReportTarget::is_standard_output) {
+        printer = printer.without_status_line();
+    }
     if let Err(error) = log::start(common.messages, &printer, context) {
         return printer.problem("refused", &error);
     }
     let policy_file = common.policy.as_deref();
     let loaded = config::load(context, policy_file);
-    let scope_warning = loaded
-        .as_ref()
-        .ok()
-        .and_then(|(policy, _)| enter_scope(&context.caller(policy), words, policy_file));
-    let json = invocation.flags.report.json.as_deref();
-    let target = match json.map(ReportTarget::open).transpose() {
-        Ok(target) => target,
+    let scope_warning = loaded.as_ref().ok().and_then(|(policy, _)| {
+        let caller = context.caller(policy);
+        enter_scope(&caller, words, policy_file, purpose.readiness())
+    });
+    let targets = match Targets::open(&invocation.flags.report) {
+        Ok(targets) => targets,
         Err(error) => return printer.problem("refused", &error.report()),
     };
-    let capture = target.as_ref().is_some_and(ReportTarget::captures);
+    let mut sinks = Sinks {
+        targets: Some(&targets),
+        has_usage: invocation.flags.report.stats,
+        ..Sinks::default()
+    };
+    let events = match Events::open(invocation.flags.report.events.as_deref()) {
+        Ok(events) => events,
+        Err(error) => {
+            return finish(&printer, sinks, refused_report(error.report()));
+        }
+    };
+    sinks.events = Some(&events);
+    let capture = targets.json.as_ref().is_some_and(ReportTarget::captures);
     let audit = loaded
         .as_ref()
         .map_or_else(|_| AuditPolicy::default(), |(policy, _)| policy.audit);
-    let is_unwanted = invocation.flags.report.no_record;
-    let recorder = match Recorder::open(audit, is_unwanted, &context.history_directory()) {
+    let wanted = RecordFlags {
+        no_record: invocation.flags.report.no_record,
+        output: invocation.flags.report.record_output,
+    };
+    let recorder = match Recorder::open(audit, wanted, &context.history_directory()) {
         Ok(recorder) => recorder,
-        Err(error) => return finish(&printer, target.as_ref(), None, refused_report(error)),
+        Err(error) => return finish(&printer, sinks, refused_report(error)),
     };
-    let report = match loaded {
-        Err(error) => refused_report(error.report()),
-        Ok((policy, forbidden)) => {
-            match build_request(invocation, capture, SecretValues::Read, context, &policy) {
-                Err(error) => refused_report(error.report()),
-                Ok(request) => {
-                    let mut report = execute_last(prefork, &request, &policy, &recorder);
-                    report.warnings.extend(scope_warning);
-                    report.warnings.extend(forbidden.iter().map(warning));
-                    report
-                }
+    sinks.recorder = Some(&recorder);
+    let (target, staying) = match purpose.open(context) {
+        Ok(opened) => opened,
+        Err(error) => return finish(&printer, sinks, refused_report(error)),
+    };
+    let mut followers = Followers {
+        recorder: &recorder,
+        events: &events.stream,
+        learning: None,
+        staying: staying.as_ref(),
+    };
+    let (policy, forbidden) = match loaded {
+        Ok((mut policy, forbidden)) => {
+            if let Some(target) = &target {
+                policy.flags.extend(&target.flags_of_run());
             }
+            (policy, forbidden)
         }
+        Err(error) => return finish(&printer, sinks, refused_report(error.report())),
     };
-    finish(&printer, target.as_ref(), Some(&recorder), report)
+    let request = build_request(invocation, capture, SecretValues::Read, context, &policy);
+    let mut request = match request {
+        Ok(request) => request,
+        Err(error) => return finish(&printer, sinks, refused_report(error.report())),
+    };
+    let begun = target
+        .as_ref()
+        .map(|target| target.begin(&mut request, &policy));
+    let learning = match begun.transpose() {
+        Ok(learning) => learning,
+        Err(error) => return finish(&printer, sinks, refused_report(error)),
+    };
+    followers.learning = learning.as_ref();
+    let mut report = execute_last(prefork, &request, &policy, followers);
+    report.warnings.extend(scope_warning);
+    report.warnings.extend(forbidden.iter().map(warning));
+    let learned = target
+        .zip(learning)
+        .map(|(target, learning)| target.write(learning, &request, &report));
+    let code = finish(&printer, sinks, report);
+    tell_learned(&printer, learned, code)
 }
 
-fn finish(
-    printer: &Printer,
-    target: Option<&ReportTarget>,
-    recorder: Option<&Recorder>,
-    mut report: Report,
-) -> u8 {
-    let recorded = recorder.map_or(Ok(()), |recorder| recorder.ended(&mut report));
+fn tell_learned(printer: &Printer, learned: Option<Result<String, ErrorReport>>, code: u8) -> u8 {
+    match learned {
+        None => code,
+        Some(Ok(message)) => {
+            if !printer.is_quiet() {
+                printer.line(Tone::Hint, &message);
+            }
+            code
+        }
+        Some(Err(error)) => printer.failure(&error),
+    }
+}
+
+impl Purpose {
+    fn readiness(&self) -> Option<&Readiness> {
+        match self {
+            Self::Stay(_, readiness) => readiness.as_ref(),
+            Self::Run | Self::Learn(_) => None,
+        }
+    }
+
+    /// The policy to write, or the sandbox.
+    fn open(
+        self,
+        context: &ProcessContext,
+    ) -> Result<(Option<PolicyTarget>, Option<StayingSandbox>), ErrorReport> {
+        Ok(match self {
+            Self::Run => (None, None),
+            Self::Learn(flags) => (Some(PolicyTarget::open(flags, context)?), None),
+            Self::Stay(name, readiness) => {
+                let name = name.as_deref().map(sandboxes::parse_name).transpose()?;
+                (None, Some(StayingSandbox::new(name, readiness)))
+            }
+        })
+    }
+}
+
+/// Where the report goes, besides the history.
+#[derive(Debug, Default)]
+struct Targets {
+    json: Option<ReportTarget>,
+    page: Option<PageTarget>,
+}
+
+impl Targets {
+    fn open(flags: &ReportFlags) -> Result<Self, TargetError> {
+        let page = |file| PageTarget::open(REPORT, file);
+        Ok(Self {
+            json: flags.json.as_deref().map(ReportTarget::open).transpose()?,
+            page: flags.report.as_deref().map(page).transpose()?,
+        })
+    }
+
+    /// Writes each, also if another one cannot be written.
+    fn write(&self, report: &Report) -> Result<(), TargetError> {
+        let json = self.json.as_ref().map_or(Ok(()), |json| json.write(report));
+        let page = self.page.as_ref().map_or(Ok(()), |page| page.write(report));
+        json.and(page)
+    }
+}
+
+/// What gets the result of a run, besides the terminal.
+#[derive(Default, Clone, Copy)]
+struct Sinks<'run> {
+    targets: Option<&'run Targets>,
+    events: Option<&'run Events>,
+    recorder: Option<&'run Recorder>,
+    /// `--stats`
+    has_usage: bool,
+}
+
+fn finish(printer: &Printer, sinks: Sinks<'_>, mut report: Report) -> u8 {
+    if let Some(events) = sinks.events {
+        events.end(&mut report);
+    }
+    let recorded = sinks
+        .recorder
+        .map_or(Ok(()), |recorder| recorder.ended(&mut report));
     let report = &report;
-    let written = target.map_or(Ok(()), |target| target.write(report));
-    summary::print(printer, report);
+    let written = sinks
+        .targets
+        .map_or(Ok(()), |targets| targets.write(report));
+    summary::print(printer, report, sinks.has_usage);
     if let Err(error) = recorded {
         return printer.failure(&error);
     }
@@ -324,7 +498,11 @@ mod tests {
     #[test]
     fn the_bodys_own_code_passes_through() {
         for code in [0, 1, 42, 255] {
-            let exit = finish(&printer(), None, None, report(Outcome::Exited, Some(code)));
+            let exit = finish(
+                &printer(),
+                Sinks::default(),
+                report(Outcome::Exited, Some(code)),
+            );
             assert_eq!(i32::from(exit), code);
         }
     }
@@ -333,14 +511,22 @@ mod tests {
     fn the_exit_code_of_a_cancelled_run_names_the_signal_that_the_runner_got() {
         let mut cancelled = report(Outcome::Cancelled, Some(0));
         cancelled.cancelled_by = Some(libc::SIGINT);
-        assert_eq!(finish(&printer(), None, None, cancelled), 130);
+        assert_eq!(finish(&printer(), Sinks::default(), cancelled), 130);
     }
 
     #[test]
     fn a_run_whose_report_cannot_be_written_fails() {
         let full = ReportTarget::open("/dev/full".as_ref()).expect("opened");
         let done = report(Outcome::Exited, Some(0));
-        assert_eq!(finish(&printer(), Some(&full), None, done), FAILED);
+        let targets = Targets {
+            json: Some(full),
+            page: None,
+        };
+        let sinks = Sinks {
+            targets: Some(&targets),
+            ..Sinks::default()
+        };
+        assert_eq!(finish(&printer(), sinks, done), FAILED);
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
 
 fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
     let mut text = String::new();
+    let mut last_control = None;
     let mut last_fix = None;
     let is_shown = |item: &&Item| {
         let stops = (item.state, item.needed_for) == (EnforcementState::Absent, Need::Running);
@@ -42,18 +43,22 @@ fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
     };
     for item in diagnosis.items.iter().filter(is_shown) {
         text.push_str(&row(item, printer));
+        if let Some(control) = item
+            .blocked_by
+            .as_ref()
+            .filter(|control| last_control != Some(*control))
+        {
+            let indent = "    blocked by: ".len();
+            text.push_str(&format!("    blocked by: {}\n", wrap(control, indent)));
+            last_control = Some(control);
+        }
         if let Some(fix) = item.mend.as_ref().filter(|fix| last_fix != Some(*fix)) {
             // Not wrapped, so that it can be copied.
             text.push_str(&format!("    fix: {fix}\n"));
             last_fix = Some(fix);
         }
     }
-    let verdict = match diagnosis.verdict {
-        Verdict::Full => "full: bodies run, and everything is enforced",
-        Verdict::Degraded => "degraded: bodies run, and what is marked above is not fully enforced",
-        Verdict::CannotRun => "cannot run: fix what is marked above",
-    };
-    text + "\n" + verdict + "\n"
+    text + "\n" + &wrap(&diagnosis.summary, 0) + "\n"
 }
 
 fn row(item: &Item, printer: &Printer) -> String {

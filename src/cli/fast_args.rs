@@ -13,11 +13,11 @@ use clap::ValueEnum;
 use crate::cli::args::{Exec, Run, RunFlags, Verb, flag_variables};
 use crate::cli::context::ProcessContext;
 use crate::cli::limit_flags;
-use crate::cli::signal::parse_signal;
 use spec::host_policy::grants_named;
 use spec::limits::Limit;
 use spec::units::parse_duration;
 use sys::allocator::keep_from_children;
+use sys::signal_name::parse_signal;
 
 /// What `runner --version` and `runner version` print.
 pub(crate) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
@@ -164,10 +164,13 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
         "no-record" => Some(&mut flags.report.no_record),
         "no-trust-mtime" => Some(&mut flags.bundle.no_trust_mtime),
         "quiet" => Some(&mut flags.common.messages.quiet),
+        "record-output" => Some(&mut flags.report.record_output),
         "report-denials" => Some(&mut flags.network.report_denials),
         "rm" => Some(&mut flags.process.rm),
+        "stats" => Some(&mut flags.report.stats),
         "strict" => Some(&mut flags.policy.strict),
         "unix-sockets" => Some(&mut flags.policy.unix_sockets),
+        "trace" => Some(&mut flags.report.trace),
         "tty" => Some(&mut flags.process.tty),
         _ => None,
     }
@@ -181,6 +184,7 @@ fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
             .env
             .push(keep_from_children(|| value.to_owned())),
         "env-file" => flags.environment.env_file.push(value.into()),
+        "events" => flags.report.events = Some(value.to_owned()),
         "image" => flags.oci.image = Some(value.to_owned()),
         "inputs" => flags.bundle.inputs = Some(value.to_owned()),
         "manifest" => flags.bundle.manifest = Some(value.into()),
@@ -189,6 +193,7 @@ fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
         // clap refuses a second one.
         "policy" if flags.common.policy.is_none() => flags.common.policy = Some(value.into()),
         "publish-file" => flags.network.publish_file = Some(value.into()),
+        "report" => flags.report.report = Some(value.to_owned()),
         "ro" => flags.view.ro.push(value.into()),
         "socket" => flags.view.socket.push(value.into()),
         "rw" => flags.view.rw.push(value.into()),
@@ -268,6 +273,7 @@ mod tests {
         &["--env", "A=b=c"],
         &["-e", "A"],
         &["--env-file", "/a/b"],
+        &["--events", "fd:3"],
         &["--fsize", "1m"],
         &["--grace", "0s"],
         &["--grant", "env,secrets"],
@@ -296,23 +302,27 @@ mod tests {
         &["--out-dir", "/a"],
         &["--pids", "+7"],
         &["--policy", "p"],
+        &["--report", "r.html"],
         &["--publish", "8080:80,8081:81"],
         &["-p", "0:80"],
         &["--publish-file", "/a/b"],
         &["--rm"],
         &["--quiet"],
         &["-q"],
+        &["--record-output"],
         &["--report-denials"],
         &["--ro", "/a"],
         &["--run=[\"a\"]"],
         &["--rw", "/a"],
         &["--secret", "A=env:B"],
         &["--socket", "/a"],
+        &["--stats"],
         &["--stop-signal", "int"],
         &["--strict"],
         &["--syscalls", "strict"],
         &["--timeout", "2s"],
         &["--tmpfs", "/t:1m"],
+        &["--trace"],
         &["--tty"],
         &["-t"],
         &["--unix-sockets"],

@@ -26,6 +26,8 @@ use spec::report::ErrorReport;
 const VARIABLE: &str = "RUNNER_LOG";
 /// Shortest time between two status lines.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// What takes less time has no status line.
+const SHORT: Duration = Duration::from_millis(500);
 
 /// Installs the subscriber that the flags and `RUNNER_LOG` choose, once.
 ///
@@ -52,6 +54,7 @@ pub(super) fn start(
                 hint: Some(
                     "use off, error, warn, info, debug or trace, or MODULE= before it".to_owned(),
                 ),
+                source_line: None,
             })?;
             let lines = tracing_subscriber::fmt::layer()
                 .with_writer(std::io::stderr)
@@ -80,15 +83,39 @@ fn parse_levels(text: &str) -> Option<Targets> {
 /// Prints events on standard error.
 struct Terminal {
     printer: Printer,
+    status: Mutex<Status>,
+}
+
+/// When a status line is drawn.
+#[derive(Debug, Default)]
+struct Status {
+    /// When the activity began that is shown.
+    began: Option<Instant>,
     /// When the status line was drawn; `None`: there is none.
-    drawn: Mutex<Option<Instant>>,
+    drawn: Option<Instant>,
+}
+
+impl Status {
+    /// Whether to draw the line now. `is_long`: the activity takes long in any case.
+    fn draws(&mut self, now: Instant, is_long: bool) -> bool {
+        let began = *self.began.get_or_insert(now);
+        let is_short = !is_long && now.duration_since(began) < SHORT;
+        let is_new = self
+            .drawn
+            .is_some_and(|drawn| now.duration_since(drawn) < REDRAW_INTERVAL);
+        if is_short || is_new {
+            return false;
+        }
+        self.drawn = Some(now);
+        true
+    }
 }
 
 impl Terminal {
     fn new(printer: Printer) -> Self {
         Self {
             printer,
-            drawn: Mutex::new(None),
+            status: Mutex::default(),
         }
     }
 
@@ -113,19 +140,21 @@ impl Subscriber for Terminal {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let is_progress = *event.metadata().level() == Level::TRACE;
         let mut message = Message::default();
         event.record(&mut message);
         if is_progress && !message.is_over {
-            if drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW_INTERVAL) {
+            if status.draws(Instant::now(), message.is_long) {
                 self.printer.show_status(&message.text);
-                *drawn = Some(Instant::now());
             }
             return;
         }
-        if drawn.take().is_some() {
+        if status.drawn.take().is_some() {
             self.printer.show_status("");
+        }
+        if !is_progress {
+            status.began = None;
         }
         let tone = match *event.metadata().level() {
             Level::ERROR | Level::WARN => Tone::Warning,
@@ -155,12 +184,16 @@ struct Message {
     text: String,
     /// Remove the status line.
     is_over: bool,
+    /// Show the status line at once.
+    is_long: bool,
 }
 
 impl Visit for Message {
     fn record_bool(&mut self, field: &Field, value: bool) {
-        if field.name() == "is_over" {
-            self.is_over = value;
+        match field.name() {
+            "is_over" => self.is_over = value,
+            "is_long" => self.is_long = value,
+            _ => (),
         }
     }
 
@@ -174,6 +207,21 @@ impl Visit for Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_short_has_no_status_line_and_what_is_long_is_not_redrawn_too_often() {
+        let start = Instant::now();
+        let mut status = Status::default();
+        let mut draws =
+            |after_ms, is_long| status.draws(start + Duration::from_millis(after_ms), is_long);
+        let drawn: Vec<bool> = [0, 100, 499, 500, 550, 599, 600, 601]
+            .map(|after_ms| draws(after_ms, false))
+            .into();
+        let (no, yes) = (false, true);
+        assert_eq!(drawn, [no, no, no, yes, no, no, yes, no]);
+        let mut status = Status::default();
+        assert!(status.draws(start, true), "an install is long");
+    }
 
     #[test]
     fn a_misspelt_level_is_no_module() {

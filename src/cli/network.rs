@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use spec::egress::{EgressError, EgressRule, suggest};
-use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
+use spec::network::{
+    AddedHost, CaptureChoice, HostLearning, NetworkFlagError, NetworkOptions, PublishedPort,
+};
 use spec::path::escape;
 
 #[derive(Debug, Default, clap::Args)]
@@ -113,6 +115,7 @@ impl NetworkFlags {
                 Some(CaptureArgument::Tproxy) => CaptureChoice::Tproxy,
                 Some(CaptureArgument::Anyip) => CaptureChoice::AnyIp,
             },
+            learning: HostLearning::Off,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::cli::args::{Exec, Run, RunFlags};
+use crate::cli::args::{Exec, ReportFlags, Run, RunFlags};
 use crate::cli::config::{self, ConfigError};
 use crate::cli::context::ProcessContext;
 use crate::cli::dispatch::warning;
@@ -18,6 +18,7 @@ use crate::run;
 use spec::host_policy::merge;
 use spec::plan_report::{PlanReport, PlanVerdict};
 use spec::policy_values::policy_values;
+use spec::report::WarningReport;
 
 pub(crate) const PLAN_HELP: &str = "\
 The flags are those of `exec` and `run`; nothing is started or created.
@@ -96,8 +97,18 @@ pub fn plan(invocation: Invocation, context: &ProcessContext) -> u8 {
     printer.document(&text(&plan, &printer), code)
 }
 
+/// A page is that of a run.
+pub(super) fn report_ignored(flags: &ReportFlags) -> Option<WarningReport> {
+    let message = "--report is ignored: only a run writes a page";
+    flags
+        .report
+        .as_ref()
+        .map(|_| WarningReport::new("report_ignored", message))
+}
+
 fn make_plan(invocation: Invocation, context: &ProcessContext) -> Result<PlanReport, ConfigError> {
     let is_verb = |bundle: &PathBuf| bundle.as_os_str() == "run" || bundle.as_os_str() == "exec";
+    let report_ignored = report_ignored(&invocation.flags.report);
     let names_verb = invocation.bundle.as_ref().is_some_and(is_verb);
     let file = invocation.flags.common.policy.as_deref();
     let statements = config::statements(context, file)?;
@@ -112,6 +123,7 @@ fn make_plan(invocation: Invocation, context: &ProcessContext) -> Result<PlanRep
         error.hint = Some(hint.to_owned());
     }
     plan.warnings.extend(forbidden.iter().map(warning));
+    plan.warnings.extend(report_ignored);
     plan.host_policy = policy_values(&statements);
     Ok(plan)
 }

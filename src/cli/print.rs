@@ -6,12 +6,14 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::args::{ColorArgument, MessageFlags};
 use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::FAILED;
+use spec::document::SourceLine;
 use spec::path::is_hidden;
 use spec::report::{ErrorReport, WarningReport};
 
@@ -70,6 +72,16 @@ pub fn wrap(text: &str, indent: usize) -> String {
     wrapped
 }
 
+/// The line with its number, and a caret below the place of the error.
+#[must_use]
+pub(crate) fn excerpt(line: &SourceLine) -> String {
+    let snippet = Snippet::source(&line.text)
+        .line_start(usize::try_from(line.number).unwrap_or(usize::MAX))
+        .annotation(AnnotationKind::Primary.span(line.at..line.at));
+    let excerpt = Group::with_level(Level::ERROR).element(snippet);
+    Renderer::plain().render(&[excerpt])
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     quiet: bool,
@@ -102,6 +114,15 @@ impl Printer {
             has_status_line: !flags.quiet
                 && rustix::termios::isatty(rustix::stdio::stderr())
                 && context.variable("TERM") != Some("dumb".as_ref()),
+        }
+    }
+
+    /// The same without a status line: standard output has JSON, which a person does not read.
+    #[must_use]
+    pub(crate) fn without_status_line(self) -> Self {
+        Self {
+            has_status_line: false,
+            ..self
         }
     }
 
@@ -160,6 +181,9 @@ impl Printer {
     pub fn problem(&self, what: &str, error: &ErrorReport) -> u8 {
         let text = format!("{what}: {} ({})", error.message, error.code);
         self.line(Tone::Error, &text);
+        if let Some(line) = &error.source_line {
+            self.line(Tone::Hint, &excerpt(line));
+        }
         if let Some(hint) = &error.hint {
             self.line(Tone::Hint, &format!("hint: {hint}"));
         }
@@ -195,12 +219,19 @@ impl Printer {
     /// `FAILED` if standard output cannot be written; a reader that closed the pipe is no failure.
     #[must_use]
     pub fn document(&self, text: &str, code: u8) -> u8 {
-        match write_all(rustix::stdio::stdout(), text.as_bytes()) {
+        self.bytes(text.as_bytes(), code)
+    }
+
+    /// As [`Self::document`], for bytes.
+    #[must_use]
+    pub(crate) fn bytes(&self, bytes: &[u8], code: u8) -> u8 {
+        match write_all(rustix::stdio::stdout(), bytes) {
             Ok(()) | Err(Errno::PIPE) => code,
             Err(errno) => self.failure(&ErrorReport {
                 code: "output_unwritable".to_owned(),
                 message: format!("standard output cannot be written: {errno}"),
                 hint: None,
+                source_line: None,
             }),
         }
     }
@@ -226,6 +257,13 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Writes what a body wrote to standard error. A failure cannot be reported anywhere.
+pub(crate) fn write_body_errors(bytes: &[u8]) {
+    match write_all(rustix::stdio::stderr(), bytes) {
+        Ok(()) | Err(_) => (),
+    }
 }
 
 fn write_stderr(bytes: &[u8]) {
@@ -315,7 +353,23 @@ pub(crate) fn escape_hidden(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::os::fd::AsFd as _;
+
+    proptest! {
+        /// Wide, narrow and combining characters: the line, and a caret below it.
+        #[test]
+        fn each_excerpt_is_three_lines(text in "[a-z\\PC]{1,90}", at in any::<prop::sample::Index>()) {
+            let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let at = *at.get(&starts);
+            let line = SourceLine { number: 12, text, at };
+            let shown = excerpt(&line);
+            let lines: Vec<&str> = shown.lines().collect();
+            prop_assert_eq!(lines.len(), 3, "{}", shown);
+            prop_assert!(lines[1].starts_with("12 | "), "{}", shown);
+            prop_assert!(lines[2].trim_end().ends_with('^'), "{}", shown);
+        }
+    }
 
     #[test]
     fn every_line_has_the_prefix_and_no_control_byte_reaches_a_terminal() {

@@ -205,8 +205,38 @@ impl ReportFile {
         }
     }
 
+    /// Whether there is a file before the run, and it is not empty.
+    ///
+    /// # Errors
+    /// The errno of fstat(2).
+    pub(super) fn has_contents(&self) -> Result<bool, Errno> {
+        match &self.old {
+            Some((old, _)) => Ok(rustix::fs::fstat(old)?.st_size > 0),
+            None => Ok(false),
+        }
+    }
+
+    /// Opens the file itself, without its old contents, for what is written while the run goes on.
+    ///
+    /// # Errors
+    /// The errno of openat(2) or ftruncate(2).
+    pub(super) fn open_in_place(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let new;
+        let file = match &self.old {
+            Some((old, _)) => old,
+            None => {
+                new = rustix::fs::openat(&self.directory, &*self.name, flags, mode)?;
+                &new
+            }
+        };
+        rustix::fs::ftruncate(file, 0)?;
+        rustix::io::fcntl_dupfd_cloexec(file, 3)
+    }
+
     /// Checks that the caller's path leads to the written file: a directory on it may have been moved.
-    fn check_path(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
+    pub(super) fn check_path(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
         let written = rustix::fs::fstat(written)?;
         match rustix::fs::statat(CWD, self.path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if (found.st_dev, found.st_ino) == (written.st_dev, written.st_ino) => Ok(()),

@@ -1,4 +1,5 @@
-//! The target of `--json`: opened before launch, written after the run.
+//! The targets of flags that name a file or a descriptor, and that of `--json`: opened before launch,
+//! written after the run.
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
@@ -10,11 +11,16 @@ use rustix::io::Errno;
 
 use crate::cli::print::write_all;
 use crate::cli::report_file::{self, FileError, Found, ReportFile};
+use crate::page::PageError;
 use spec::path::escape;
 use spec::report::ErrorReport;
 use sys::stdio::duplicate_inherited;
 
 const BUFFER_BYTES: usize = 64 << 10;
+/// The long names of the flags of the report.
+const JSON: &str = "json";
+pub(super) const REPORT: &str = "report";
+pub(super) const OUTPUT: &str = "output";
 
 /// An open target. `name` is the flag's value, escaped.
 #[derive(Debug)]
@@ -34,28 +40,42 @@ pub(crate) enum ReportTarget {
 /// What the variable of a switch may be, besides empty.
 const SWITCH_VALUES: [&str; 8] = ["0", "1", "false", "no", "off", "on", "true", "yes"];
 
-/// Why the report cannot be written. Texts are escaped.
+/// What the value of a flag names.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// An inherited descriptor, a device or a FIFO.
+    Stream(OwnedFd),
+    File(ReportFile),
+}
+
+/// Why the value of `flag` cannot be written. Texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
-    #[error("--json={found}: expected fd: and the number of an open descriptor, such as fd:3")]
-    Malformed { found: String },
+    #[error("--{flag}={found}: expected fd: and the number of an open descriptor, such as fd:3")]
+    Malformed { flag: &'static str, found: String },
     /// As in the variable of a switch.
     #[error("--json={found}: expected -, fd:N or a file")]
     Switch { found: String },
-    #[error("--json=fd:{number}: the descriptor {cause}")]
-    Descriptor { number: i32, cause: &'static str },
-    #[error("--json={file} cannot be opened for writing: {errno}")]
+    #[error("--{flag}=fd:{number}: the descriptor {cause}")]
+    Descriptor {
+        flag: &'static str,
+        number: i32,
+        cause: &'static str,
+    },
+    #[error("--{flag}={file} cannot be opened for writing: {errno}")]
     File {
+        flag: &'static str,
         file: String,
         #[source]
         errno: Errno,
     },
     /// The link may be another user's.
-    #[error("--json={file} is a symbolic link, which is not followed")]
-    Link { file: String },
-    /// It would redirect the report.
-    #[error("--json={file}: the link `{link}` on the way belongs to uid {uid}")]
+    #[error("--{flag}={file} is a symbolic link, which is not followed")]
+    Link { flag: &'static str, file: String },
+    /// It would redirect what is written.
+    #[error("--{flag}={file}: the link `{link}` on the way belongs to uid {uid}")]
     ForeignLink {
+        flag: &'static str,
         file: String,
         link: String,
         uid: u32,
@@ -65,15 +85,20 @@ pub(crate) enum TargetError {
         "the report is not at {name}: a directory above it was replaced during the run, and what is \
          there now is not the report"
     )]
-    Elsewhere { name: String },
+    Elsewhere { flag: &'static str, name: String },
     #[error("the report could not be written to {name}: {errno}")]
     Write {
+        flag: &'static str,
         name: String,
         #[source]
         errno: Errno,
     },
     #[error("the report could not be written as JSON")]
     Json(#[from] serde_json::Error),
+    #[error("--{flag}={found}: expected a file whose name ends with .html")]
+    NoPage { flag: &'static str, found: String },
+    #[error("the report could not be made a page")]
+    Page(#[source] PageError),
 }
 
 impl TargetError {
@@ -82,29 +107,50 @@ impl TargetError {
         ErrorReport {
             code: "report_unwritable".to_owned(),
             message: spec::report::with_causes(self),
-            hint: Some(match self {
-                Self::Switch { found } => {
-                    format!("RUNNER_OPT_JSON=- is standard output, ./{found} a file of that name")
-                }
-                other => other.hint().to_owned(),
-            }),
+            hint: Some(self.hint()),
+            source_line: None,
         }
     }
 
-    fn hint(&self) -> &'static str {
+    fn hint(&self) -> String {
         match self {
-            Self::Link { .. } => "give --json the file that the link names",
-            Self::ForeignLink { .. } => "name the directory itself",
-            Self::Elsewhere { .. } => "give --json a file outside of what the body may write",
-            Self::File { errno, .. } if *errno == Errno::NXIO => {
-                "give --json another file, or if this is a FIFO, start its reader first"
+            Self::Switch { found } => {
+                format!("RUNNER_OPT_JSON=- is standard output, ./{found} a file of that name")
             }
-            _ => "give --json a file that can be written, or fd:N that is open",
+            Self::Link { flag, .. } => format!("give --{flag} the file that the link names"),
+            Self::ForeignLink { .. } => "name the directory itself".to_owned(),
+            Self::Elsewhere { flag, .. } => {
+                format!("give --{flag} a file outside of what the body may write")
+            }
+            Self::File { flag, errno, .. } if *errno == Errno::NXIO => {
+                format!("give --{flag} another file, or if this is a FIFO, start its reader first")
+            }
+            Self::File {
+                flag: flag @ (REPORT | OUTPUT),
+                ..
+            }
+            | Self::Write {
+                flag: flag @ (REPORT | OUTPUT),
+                ..
+            } => format!("give --{flag} a file that can be written"),
+            Self::Malformed { flag, .. }
+            | Self::Descriptor { flag, .. }
+            | Self::File { flag, .. }
+            | Self::Write { flag, .. } => give_another(flag),
+            Self::Json(_) => give_another(JSON),
+            Self::NoPage { .. } => "--json=FILE writes the report as JSON".to_owned(),
+            Self::Page(_) => "`runner inspect` prints the report as JSON".to_owned(),
         }
     }
 }
 
 impl ReportTarget {
+    /// Whether a value of `--json` names standard output.
+    #[must_use]
+    pub(crate) fn is_standard_output(value: &OsStr) -> bool {
+        value == "-" || descriptor_number(value.as_bytes()) == Some(Some(1))
+    }
+
     /// Opens the value of `--json`: `-` and `fd:1` are standard output; `fd:N`, /dev/fd/N and the like
     /// are an inherited descriptor; everything else is a file, which is replaced after the run.
     ///
@@ -113,33 +159,16 @@ impl ReportTarget {
     pub(crate) fn open(value: &OsStr) -> Result<Self, TargetError> {
         let bytes = value.as_bytes();
         let name = escape(bytes);
-        if bytes == b"-" || bytes == b"fd:1" {
+        if Self::is_standard_output(value) {
             return Ok(Self::StandardOutput);
-        }
-        let descriptor = bytes
-            .strip_prefix(b"fd:")
-            .or_else(|| descriptor_path(bytes));
-        if let Some(number) = descriptor {
-            let number = std::str::from_utf8(number)
-                .ok()
-                .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-                .and_then(|text| text.parse().ok());
-            return match number {
-                None => Err(TargetError::Malformed { found: name }),
-                Some(1) => Ok(Self::StandardOutput),
-                Some(number) => open_descriptor(number).map(|fd| Self::Open { fd, name }),
-            };
         }
         if SWITCH_VALUES.contains(&&*name.to_ascii_lowercase()) {
             return Err(TargetError::Switch { found: name });
         }
-        match report_file::open(bytes) {
-            Ok(Found::Stream(fd)) => Ok(Self::Open { fd, name }),
-            Ok(Found::File(file)) => Ok(Self::File { file, name }),
-            Err(error) => {
-                Err(error.with_name(name, |file, errno| TargetError::File { file, errno }))
-            }
-        }
+        Ok(match open(JSON, value)? {
+            Opened::Stream(fd) => Self::Open { fd, name },
+            Opened::File(file) => Self::File { file, name },
+        })
     }
 
     /// Whether the report must contain the body's output.
@@ -160,30 +189,33 @@ impl ReportTarget {
         };
         match written {
             Ok(()) | Err(Unwritten::File(FileError::Call(Errno::PIPE))) => Ok(()),
-            Err(Unwritten::File(error)) => {
-                Err(
-                    error.with_name(name.to_owned(), |name, errno| TargetError::Write {
-                        name,
-                        errno,
-                    }),
-                )
-            }
+            Err(Unwritten::File(error)) => Err(error.at_write(JSON, name.to_owned())),
             Err(Unwritten::Json(error)) => Err(error.into()),
         }
     }
 }
 
 impl FileError {
-    fn with_name(self, name: String, call: fn(String, Errno) -> TargetError) -> TargetError {
+    /// The error of a file that could not be opened. `file` is what `flag` says, escaped.
+    pub(super) fn at_open(self, flag: &'static str, file: String) -> TargetError {
         match self {
-            Self::Link => TargetError::Link { file: name },
+            Self::Call(errno) => TargetError::File { flag, file, errno },
+            other => other.at_write(flag, file),
+        }
+    }
+
+    /// The error of a file that could not be written.
+    pub(super) fn at_write(self, flag: &'static str, name: String) -> TargetError {
+        match self {
+            Self::Link => TargetError::Link { flag, file: name },
             Self::ForeignLink { link, uid } => TargetError::ForeignLink {
+                flag,
                 file: name,
                 link: escape(&link),
                 uid,
             },
-            Self::Elsewhere => TargetError::Elsewhere { name },
-            Self::Call(errno) => call(name, errno),
+            Self::Elsewhere => TargetError::Elsewhere { flag, name },
+            Self::Call(errno) => TargetError::Write { flag, name, errno },
         }
     }
 }
@@ -213,6 +245,49 @@ fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwrit
     })
 }
 
+/// Opens the value of `flag`: `fd:N`, /dev/fd/N and the like are an inherited descriptor, everything else
+/// is a file.
+///
+/// # Errors
+/// [`TargetError`] if it cannot be written, or if the body writes there, too.
+pub(super) fn open(flag: &'static str, value: &OsStr) -> Result<Opened, TargetError> {
+    let bytes = value.as_bytes();
+    let name = escape(bytes);
+    match descriptor_number(bytes) {
+        Some(None) => Err(TargetError::Malformed { flag, found: name }),
+        Some(Some(number)) => {
+            let opened = open_descriptor(number);
+            opened
+                .map(Opened::Stream)
+                .map_err(|cause| TargetError::Descriptor {
+                    flag,
+                    number,
+                    cause,
+                })
+        }
+        None => match report_file::open(bytes) {
+            Ok(Found::Stream(fd)) => Ok(Opened::Stream(fd)),
+            Ok(Found::File(file)) => Ok(Opened::File(file)),
+            Err(error) => Err(error.at_open(flag, name)),
+        },
+    }
+}
+
+fn give_another(flag: &str) -> String {
+    format!("give --{flag} a file that can be written, or fd:N that is open")
+}
+
+/// The number in `fd:N` or a path of an open descriptor, `Some(None)` if it is none; `None` for other
+/// texts.
+fn descriptor_number(text: &[u8]) -> Option<Option<i32>> {
+    let digits = text
+        .strip_prefix(b"fd:")
+        .or_else(|| descriptor_path(text))?;
+    let digits = std::str::from_utf8(digits).ok();
+    let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(digits.and_then(|text| text.parse().ok()))
+}
+
 /// The number in a path of an open descriptor, such as that of a shell's `>(…)`.
 fn descriptor_path(path: &[u8]) -> Option<&[u8]> {
     match path {
@@ -239,17 +314,17 @@ impl Write for Descriptor<'_> {
     }
 }
 
-fn open_descriptor(number: i32) -> Result<OwnedFd, TargetError> {
-    let refused = |cause| TargetError::Descriptor { number, cause };
-    if number == 2 {
-        return Err(refused(
-            "is standard error, where the body's own output goes",
-        ));
+/// A duplicate of an inherited descriptor, or why it cannot be written.
+fn open_descriptor(number: i32) -> Result<OwnedFd, &'static str> {
+    match number {
+        1 => return Err("is standard output, where the body's own output goes"),
+        2 => return Err("is standard error, where the body's own output goes"),
+        _ => (),
     }
-    let fd = duplicate_inherited(number).map_err(|_errno| refused("is not open"))?;
-    let flags = rustix::fs::fcntl_getfl(&fd).map_err(|_errno| refused("is not open"))?;
+    let fd = duplicate_inherited(number).map_err(|_errno| "is not open")?;
+    let flags = rustix::fs::fcntl_getfl(&fd).map_err(|_errno| "is not open")?;
     if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY {
-        return Err(refused("is not open for writing"));
+        return Err("is not open for writing");
     }
     Ok(fd)
 }

@@ -13,7 +13,9 @@ use crate::cli::images;
 use crate::cli::network::NetworkError;
 use crate::cli::plan::Invocation;
 use crate::cli::view;
+use spec::host_config::{HostPath, WrittenFlags};
 use spec::host_policy::{HostPolicy, names, union};
+use spec::limits::{Limit, UNLIMITED};
 use spec::oci::reference::ReferenceError;
 use spec::path::escape;
 use spec::report::{ErrorReport, with_causes};
@@ -44,6 +46,8 @@ pub enum RequestError {
     StandardInputTwice,
     #[error("--{flag} needs a bundle; `runner run` has none")]
     NeedsBundle { flag: &'static str },
+    #[error("--{flag} is for a single command: `sandbox create` starts none")]
+    OfOneCommand { flag: &'static str },
     #[error("--{flag} grants {grant}, which the host policy denies (deny_grants)")]
     GrantForbidden {
         flag: &'static str,
@@ -70,6 +74,11 @@ impl RequestError {
             Self::Flag { .. } | Self::NeedsBundle { .. } | Self::StandardInputTwice => {
                 ("usage", Some("--help lists every flag".to_owned()))
             }
+            Self::OfOneCommand { flag } => {
+                let is_of_exec = matches!(*flag, "interactive" | "tty");
+                let hint = format!("give it to the command: runner sandbox exec --{flag}");
+                ("usage", is_of_exec.then_some(hint))
+            }
             Self::Image(error) => ("usage", error.hint()),
             Self::Network(error) => ("usage", Some(error.hint())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
@@ -95,6 +104,7 @@ impl RequestError {
             code: code.to_owned(),
             message: with_causes(self),
             hint,
+            source_line: None,
         }
     }
 }
@@ -113,14 +123,17 @@ pub(crate) fn build_request(
 ) -> Result<Request, RequestError> {
     let Invocation {
         bundle,
-        flags,
+        mut flags,
         words,
     } = invocation;
-    let words = words.into_iter().map(OsStringExt::into_vec).collect();
+    add_flags(&mut flags, &policy.flags);
+    let words: Vec<_> = words.into_iter().map(OsStringExt::into_vec).collect();
     let (subject, arguments) = match bundle {
         None if flags.bundle.run.is_some() => {
             return Err(RequestError::NeedsBundle { flag: "run" });
         }
+        // Of `sandbox create`: clap requires the command of the others.
+        None if words.is_empty() => (Subject::Sandbox, Vec::new()),
         None => (Subject::Command(words), Vec::new()),
         Some(path) if path.as_os_str() != "-" => {
             (Subject::Bundle(BundleArgument::Path(path)), words)
@@ -135,6 +148,15 @@ pub(crate) fn build_request(
         }
         Some(_) => (Subject::Bundle(BundleArgument::Stdin), words),
     };
+    let mut limits = limit_options(&flags.limits);
+    let mut capture = capture;
+    if matches!(subject, Subject::Sandbox) {
+        check_staying(&flags)?;
+        // Nothing writes, and its supervisor leaves the caller's output.
+        capture = true;
+        let lifetime = limits.values.get(Limit::WallTime).unwrap_or(UNLIMITED);
+        limits.values.set(Limit::WallTime, lifetime);
+    }
     let grants = flags.policy.grant.iter().copied();
     let grants = grants.fold(Grants::default(), union);
     check_denied(&flags, grants, policy)?;
@@ -144,7 +166,7 @@ pub(crate) fn build_request(
     let workdir = flags.view.workdir.as_deref().map(|directory| {
         let path = match subject {
             Subject::Bundle(_) => Path::new(BUNDLE_INSIDE).join(directory),
-            Subject::Command(_) => absolute("workdir", directory, context)?,
+            Subject::Command(_) | Subject::Sandbox => absolute("workdir", directory, context)?,
         };
         Ok::<_, RequestError>(view::normalize(&path))
     });
@@ -157,12 +179,16 @@ pub(crate) fn build_request(
             environment::resolve_secrets(&flags.environment, secret_values, context)
         })?,
         network: flags.network.options(publish_file.transpose()?)?,
-        limits: limit_options(&flags.limits),
+        limits,
         streams: StreamOptions {
             interactive: flags.process.interactive,
             terminal: flags.process.tty,
             capture,
+            record: flags.report.record_output,
+            stats: flags.report.stats,
         },
+        is_detailed: flags.report.report.is_some(),
+        is_traced: flags.report.trace,
         stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
         strict: flags.policy.strict,
         syscalls: syscall_policy(flags.policy.syscalls, policy)?,
@@ -176,6 +202,19 @@ pub(crate) fn build_request(
         },
         caller: context.caller(policy),
     })
+}
+
+/// Adds the flags of the configuration, as if they were typed.
+fn add_flags(flags: &mut RunFlags, of_policy: &WrittenFlags) {
+    let WrittenFlags { ro, rw, allow_net } = of_policy;
+    let paths = |paths: &[HostPath]| {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.0.clone().into()).collect();
+        paths
+    };
+    flags.view.ro.extend(paths(ro));
+    flags.view.rw.extend(paths(rw));
+    let hosts = allow_net.iter().map(ToString::to_string);
+    flags.network.allow_net.extend(hosts);
 }
 
 /// `--syscalls`, which must not be looser than the host policy.
@@ -290,6 +329,27 @@ fn parse_pairs(
         .collect()
 }
 
+/// Refuses flags of one command for `sandbox create`.
+fn check_staying(flags: &RunFlags) -> Result<(), RequestError> {
+    let of_one_command = [
+        (flags.process.interactive, "interactive"),
+        (flags.process.tty, "tty"),
+        (flags.report.stats, "stats"),
+        (flags.report.record_output, "record-output"),
+    ];
+    if let Some((_, flag)) = of_one_command.into_iter().find(|(is_set, _)| *is_set) {
+        return Err(RequestError::OfOneCommand { flag });
+    }
+    if flags.report.json.as_deref() == Some(OsStr::new("-")) {
+        return Err(RequestError::Flag {
+            flag: "json",
+            found: "-".to_owned(),
+            expected: "a file: the report comes when the sandbox has ended",
+        });
+    }
+    Ok(())
+}
+
 fn limit_options(flags: &LimitFlags) -> LimitOptions {
     LimitOptions {
         values: flags.values.0,
@@ -388,6 +448,8 @@ mod tests {
             network: NetworkOptions::default(),
             limits: LimitOptions::default(),
             streams: StreamOptions::default(),
+            is_detailed: false,
+            is_traced: false,
             stop_signal: 15,
             strict: false,
             syscalls: None,
@@ -672,10 +734,14 @@ mod tests {
                 // No list takes it: an entry that is read is refused, or ends in the parsed verb.
                 let variables = [(name.into(), "\u{1f980}".into())].into();
                 let places = verb.get_positionals().filter(|place| !place.is_last_set());
+                let flags = verb.get_arguments().filter(|flag| flag.is_required_set());
+                let flags = flags.filter(|flag| !flag.is_positional());
                 let groups = verb.get_groups().filter(|group| group.is_required_set());
                 let required = groups.filter_map(|group| group.get_args().next());
-                let required: Vec<OsString> =
-                    required.map(|id| format!("--{id}=x").into()).collect();
+                let required: Vec<OsString> = required
+                    .chain(flags.map(clap::Arg::get_id))
+                    .map(|id| format!("--{id}=x").into())
+                    .collect();
                 let places = vec!["x".into(); places.count()];
                 let line = [words, &required, &places].concat();
                 let parsed = format!("{:?}", args::parse(&line, &variables));

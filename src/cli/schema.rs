@@ -4,7 +4,44 @@ use std::borrow::Cow;
 
 use spec::manifest;
 
-use crate::cli::args::SchemaName;
+#[derive(Debug, clap::Args)]
+pub struct Schema {
+    /// The document
+    pub name: SchemaName,
+}
+
+/// The documents that have a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchemaName {
+    /// The manifest of a tool, a workflow or a code-workspace
+    Manifest,
+    /// A `sandbox` block, in a SANDBOX.md or in a manifest
+    Sandbox,
+    /// The host's configuration
+    Config,
+    /// The file of --policy
+    Policy,
+    /// What --json writes
+    Report,
+    /// What `doctor --json` prints
+    Doctor,
+    /// What `plan --json` prints
+    Plan,
+    /// What `why --json` prints
+    Why,
+    /// What `bundle --lock` writes
+    Lock,
+    /// What `check --json` prints
+    Check,
+    /// What `source build --json` prints
+    SourceBuild,
+    /// A line of --events
+    Events,
+    /// A line of the history of runs
+    History,
+    /// What `ps --json` prints
+    Ps,
+}
 
 /// The schema of a document, as in `schemas/`.
 #[must_use]
@@ -20,6 +57,7 @@ pub fn text(name: SchemaName) -> Cow<'static, str> {
         SchemaName::Why => include_str!("../../schemas/why.schema.json"),
         SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
+        SchemaName::Events => include_str!("../../schemas/events.schema.json"),
         SchemaName::History => include_str!("../../schemas/history.schema.json"),
         SchemaName::Ps => include_str!("../../schemas/ps.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),

@@ -47,6 +47,7 @@ pub(super) fn find_mistake(
     let command = match verb {
         Verb::Run(run) => run.command.as_slice(),
         Verb::Plan(plan) if plan.bundle.is_none() => &plan.words,
+        Verb::Learn(learn) if learn.bundle.is_none() => &learn.words,
         _ => &[],
     };
     if command.first().is_some_and(|program| program.is_empty()) {
@@ -125,6 +126,7 @@ fn write_report(
         code: "usage".to_owned(),
         message: mistake.problem.clone(),
         hint: Some(mistake.hints.join("; ")),
+        source_line: None,
     };
     let target = ReportTarget::open(&json)?;
     match words.get(1).and_then(|verb| verb.to_str()) {

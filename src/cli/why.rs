@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 
@@ -13,7 +13,7 @@ use crate::cli::dispatch::warning;
 use crate::cli::environment::SecretValues;
 use crate::cli::exit_code::FAILED;
 use crate::cli::log;
-use crate::cli::plan::Invocation;
+use crate::cli::plan::{Invocation, report_ignored};
 use crate::cli::print::{Printer, Tone, columns, escape_hidden};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::build_request;
@@ -22,10 +22,12 @@ use filter::{Arch, default_policy};
 use spec::did_you_mean::nearest;
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_policy::merge;
+use spec::report::ErrorReport;
 use spec::why_report::{Answer, Operation, Question, SCHEMA_VERSION, Verdict, WhyReport};
 
 pub(crate) const WHY_HELP: &str = "\
 It reads what `plan` reads and starts nothing. Without BUNDLE and CMD it answers for any command.
+`runner why last` tells how the run that ended last ended, what it was denied, and what to change.
 A relative PATH is one of the body's working directory.
 --json[=FILE|fd:N] writes the answer as JSON.
 
@@ -34,6 +36,7 @@ Examples:
   runner why --path data.csv --op write --ro . -- python3 script.py
   runner why --host pypi.org:443 --allow-net pypi.org tool.tar.gz
   runner why --syscall ptrace --syscalls strict
+  runner why last
 
 Exit codes: 0 allowed; 1 denied; 2 it depends on arguments, or only a run can tell; 125 no answer.";
 
@@ -44,10 +47,10 @@ const DEPENDS: u8 = 2;
 // The flags of `plan`, and the question.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "runner why QUESTION [FLAGS] [BUNDLE] [-- ARGS]\n       runner why QUESTION [FLAGS] -- CMD [ARGS]"
+    override_usage = "runner why QUESTION [FLAGS] [BUNDLE] [-- ARGS]\n       runner why QUESTION [FLAGS] -- CMD [ARGS]\n       runner why RUN|last"
 )]
 pub struct Why {
-    /// What `exec` takes
+    /// What `exec` takes; without a question, a run of the history or `last`
     pub bundle: Option<PathBuf>,
     #[command(flatten)]
     pub question: QuestionFlags,
@@ -61,7 +64,7 @@ pub struct Why {
 #[derive(Debug, clap::Args)]
 #[command(
     next_help_heading = "The question",
-    group = ArgGroup::new("question").args(["path", "host", "syscall"]).required(true)
+    group = ArgGroup::new("question").args(["path", "host", "syscall"])
 )]
 pub struct QuestionFlags {
     /// A path, as the body names it
@@ -125,17 +128,31 @@ fn parse_syscall(name: &str) -> Result<String, String> {
     Err(format!("unknown system call{}", near.unwrap_or_default()))
 }
 
+impl Why {
+    /// The run of the history that it is about, if it asks nothing and has nothing but a name.
+    pub(super) fn run(&self) -> Option<&Path> {
+        let QuestionFlags {
+            path,
+            host,
+            syscall,
+            ..
+        } = &self.question;
+        let asks = path.is_some() || host.is_some() || syscall.is_some();
+        let has_more = self.flags.report.json.is_some() || !self.words.is_empty();
+        self.bundle.as_deref().filter(|_| !asks && !has_more)
+    }
+}
+
 impl QuestionFlags {
-    /// clap accepts exactly one of the three.
-    fn question(self) -> Question {
-        match (self.host, self.syscall) {
-            (Some(host), _) => Question::Host(host),
-            (None, Some(name)) => Question::Syscall(name),
-            (None, None) => Question::Path {
-                path: self.path.unwrap_or_default().into_os_string().into_vec(),
-                operation: self.op.operation(),
-            },
-        }
+    /// clap accepts at most one of the three.
+    fn question(self) -> Option<Question> {
+        let operation = self.op.operation();
+        let path = self.path.map(|path| Question::Path {
+            path: path.into_os_string().into_vec(),
+            operation,
+        });
+        let host = self.host.map(Question::Host);
+        path.or(host).or(self.syscall.map(Question::Syscall))
     }
 }
 
@@ -146,13 +163,27 @@ pub(crate) fn why(arguments: Why, context: &ProcessContext) -> u8 {
     if let Err(error) = log::start(messages, &printer, context) {
         return printer.problem("refused", &error);
     }
-    let json = arguments.flags.report.json.as_deref();
+    let Why {
+        bundle,
+        question,
+        flags,
+        words,
+    } = arguments;
+    let Some(question) = question.question() else {
+        return printer.problem("refused", &no_question());
+    };
+    let invocation = Invocation {
+        bundle,
+        flags,
+        words,
+    };
+    let json = invocation.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
         Err(error) => return printer.problem("refused", &error.report()),
     };
-    let report =
-        answer(arguments, context).unwrap_or_else(|error| WhyReport::refused(error.report()));
+    let report = answer(invocation, &question, context)
+        .unwrap_or_else(|error| WhyReport::refused(error.report()));
     if let Some(target) = &target
         && let Err(error) = target.write(&report)
     {
@@ -183,33 +214,44 @@ pub(crate) fn why(arguments: Why, context: &ProcessContext) -> u8 {
     printer.document(&text(answer, &printer), code)
 }
 
-fn answer(arguments: Why, context: &ProcessContext) -> Result<WhyReport, ConfigError> {
-    let Why {
-        bundle,
-        flags,
-        question,
-        mut words,
-    } = arguments;
-    if bundle.is_none() && words.is_empty() {
-        words.push("true".into());
+fn no_question() -> ErrorReport {
+    ErrorReport {
+        code: "usage".to_owned(),
+        message: "found no question; expected --path, --host or --syscall, or a run alone"
+            .to_owned(),
+        hint: Some(
+            "`runner why last` explains the last run; `runner inspect` prints its report as JSON"
+                .to_owned(),
+        ),
+        source_line: None,
     }
-    let statements = config::statements(context, flags.common.policy.as_deref())?;
+}
+
+fn answer(
+    mut invocation: Invocation,
+    question: &Question,
+    context: &ProcessContext,
+) -> Result<WhyReport, ConfigError> {
+    if invocation.bundle.is_none() && invocation.words.is_empty() {
+        invocation.words.push("true".into());
+    }
+    let statements = config::statements(context, invocation.flags.common.policy.as_deref())?;
     let (policy, forbidden) = merge(&statements);
-    let invocation = Invocation {
-        bundle,
-        flags,
-        words,
-    };
+    let report_ignored = report_ignored(&invocation.flags.report);
     let request = build_request(invocation, false, SecretValues::CheckOnly, context, &policy);
     Ok(match request {
         Err(error) => WhyReport::refused(error.report()),
         Ok(request) => {
-            let (plan, answer) = run::why(&request, &policy, &question.question());
+            let (plan, answer) = run::why(&request, &policy, question);
             WhyReport {
                 schema_version: SCHEMA_VERSION,
                 answer,
                 error: plan.error,
-                warnings: forbidden.iter().map(warning).collect(),
+                warnings: forbidden
+                    .iter()
+                    .map(warning)
+                    .chain(report_ignored)
+                    .collect(),
             }
         }
     })
@@ -267,7 +309,10 @@ mod tests {
             .map_err(|error| error.to_string())?
             .verb
         {
-            Verb::Why(why) => Ok(why.question.question()),
+            Verb::Why(why) => why
+                .question
+                .question()
+                .ok_or_else(|| "no question".to_owned()),
             _ => Err("another verb".to_owned()),
         }
     }
@@ -288,7 +333,7 @@ mod tests {
         let call = Question::Syscall("ptrace".to_owned());
         assert_eq!(question(&["--syscall", "ptrace", "b.tar.gz"]), Ok(call));
         for (words, problem) in [
-            (&[][..], "required"),
+            (&[][..], "no question"),
             (&["--path", "/a", "--host", "a.com"], "cannot be used with"),
             (&["--host", "a.com", "--op", "read"], "cannot be used with"),
             (&["--host", "*.a.com"], "names many hosts"),
@@ -297,6 +342,30 @@ mod tests {
         ] {
             let error = question(words).expect_err("refused");
             assert!(error.contains(problem), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_alone_is_a_run_of_the_history() {
+        let run = |words: &[&str]| {
+            let words = ["runner", "why"].iter().chain(words);
+            match CommandLine::try_parse_from(words)
+                .expect("it is parsed")
+                .verb
+            {
+                Verb::Why(why) => why.run().map(Path::to_path_buf),
+                _ => None,
+            }
+        };
+        assert_eq!(run(&["last"]), Some("last".into()));
+        assert_eq!(run(&["01m8", "-v"]), Some("01m8".into()));
+        for words in [
+            &[][..],
+            &["last", "--json"],
+            &["last", "--syscall", "ptrace"],
+            &["a", "--", "b"],
+        ] {
+            assert_eq!(run(words), None, "{words:?}");
         }
     }
 

@@ -96,6 +96,23 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
+    /// The name in denials.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Visible => "visible",
+            Self::NotInView => "not-in-view",
+            Self::NotOnHost => "not-on-host",
+            Self::EmptyAtStart => "private-directory",
+            Self::ReadOnly => "read-only",
+            Self::Mode => "mode",
+            Self::Search => "search",
+            Self::NoPrograms => "no-programs",
+            Self::Directory => "directory",
+            Self::Mask => "mask",
+            Self::OnlyRun => "only-run",
+        }
+    }
+
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Visible => "mount and file mode permit it",
@@ -200,6 +217,14 @@ fn permitted(right: bool) -> (Rule, Option<&'static str>) {
         (Rule::Visible, None)
     } else {
         (Rule::Mode, Some("EACCES"))
+    }
+}
+
+/// The directory of an absolute path.
+pub(crate) fn parent(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        None | Some(0) => b"/",
+        Some(end) => &path[..end],
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of the stages of a run, and their form in the report.
 
-use crate::plan::doctor::user_namespaces::{self, Forbidding};
+use crate::plan::doctor::{Control, user_namespaces};
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
@@ -21,6 +21,7 @@ use sandbox::resources::ResourcesError;
 use secrets::SecretError;
 use sources::oci::error::OciError;
 use spec::detection::RunFormError;
+use spec::document::SourceLine;
 use spec::image::ImageError;
 use spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use spec::io::fs_root::FsRootError;
@@ -41,11 +42,17 @@ pub(crate) enum RunError {
     /// As the process that unpacks the bundle told it.
     #[error(transparent)]
     Reader(Problem),
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
+    #[error("{error}")]
+    Manifest {
+        error: ManifestError,
+        source_line: Option<Box<SourceLine>>,
+    },
     /// A document that the manifest refers to.
-    #[error(transparent)]
-    Bundle(Box<BundleError>),
+    #[error("{error}")]
+    Bundle {
+        error: Box<BundleError>,
+        source_line: Option<Box<SourceLine>>,
+    },
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
     #[error(transparent)]
@@ -142,7 +149,7 @@ pub(crate) enum RunError {
         #[source]
         error: SandboxError,
         /// Host settings that may be the cause.
-        forbidding: Vec<Forbidding>,
+        forbidding: Vec<Control>,
     },
     /// The body's program could not be started, for a known reason.
     #[error("{error}{}", .why.as_ref().map_or_else(String::new, |why| format!(": {why}")))]
@@ -200,6 +207,15 @@ impl From<SandboxError> for RunError {
             Vec::new()
         };
         Self::Sandbox { error, forbidding }
+    }
+}
+
+impl From<ManifestError> for RunError {
+    fn from(error: ManifestError) -> Self {
+        Self::Manifest {
+            error,
+            source_line: None,
+        }
     }
 }
 
@@ -333,8 +349,8 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
             Self::Reader(problem) => problem.code.clone(),
-            Self::Manifest(error) => error.code().to_owned(),
-            Self::Bundle(error) => error.code().to_owned(),
+            Self::Manifest { error, .. } => error.code().to_owned(),
+            Self::Bundle { error, .. } => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
@@ -373,8 +389,8 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Reader(problem) => problem.hint.clone(),
-            Self::Manifest(error) => error.hint(),
-            Self::Bundle(error) => error.hint(),
+            Self::Manifest { error, .. } => error.hint(),
+            Self::Bundle { error, .. } => error.hint(),
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
@@ -420,6 +436,12 @@ impl RunError {
             code: self.code(),
             message: with_causes(self),
             hint: self.hint(),
+            source_line: match self {
+                Self::Manifest { source_line, .. } | Self::Bundle { source_line, .. } => {
+                    source_line.clone()
+                }
+                _ => None,
+            },
         }
     }
 }

@@ -1,15 +1,12 @@
 //! The stages of a run in order. Each stage consumes the result of the stage before.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Duration;
 
-use crate::plan::limits::Limits;
 use crate::run::Run;
 use crate::run::contract::{self, IoContract, space};
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
 use crate::run::host::resources::{self, RunHost};
-use crate::run::image::SelectedImage;
 use crate::run::inputs::Inputs;
 use crate::run::inputs::file_roots::FileRoots;
 use crate::run::inputs::loaded_manifest::LoadedManifest;
@@ -21,26 +18,23 @@ use crate::run::outputs::copy_kept_directories;
 use crate::run::planning::PlannedRun;
 use crate::run::planning::limits::resolve_limits;
 use crate::run::reporting::ReportBuilder;
-use crate::run::sources::Sources;
-use crate::run::supervision::network::NetworkSetup;
-use crate::run::supervision::published_ports;
+use crate::run::stages::{Ended, Materialized, Planned, Running, Staged, Unpacked, Waiting};
+use crate::run::supervision::{Supervised, published_ports, signal_denials};
 use crate::run::unpacking::bundle_files::BundleFiles;
 use crate::run::unpacking::{Bundle, UNPACK};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
-use sandbox::cgroups::Counted;
-use sandbox::launch::{ImageRoot, Launched, launch};
+use sandbox::launch::launch;
 use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
 use sandbox::resources::Resources;
-use sandbox::supervise::streams::{Pipes, make_pipes};
+use sandbox::supervise::streams::make_pipes;
 use sandbox::supervise::watch::listen_for_signals;
+use spec::events::Phase;
 use spec::limits::Limit;
 use spec::tokens::TokenValues;
-use store::InUse;
-use sys::rlimit;
-use tracing::debug_span;
+use sys::{rlimit, signal};
 
 /// A run with the state that all stages share.
 struct Execution<'run> {
@@ -48,74 +42,6 @@ struct Execution<'run> {
     resources: &'run mut Resources,
     signals: BorrowedFd<'run>,
     report: &'run mut ReportBuilder,
-}
-
-/// A child that waits in its namespaces.
-struct Waiting {
-    prepared: Prepared,
-    /// The supervisor's ends of the body's pipes.
-    pipes: Pipes,
-    /// A command is planned while the child makes its namespaces.
-    planned: Option<PlannedRun>,
-}
-
-/// The bundle is in the writable space or in the cache.
-struct Unpacked {
-    waiting: Waiting,
-    bundle: Option<Bundle>,
-}
-
-struct Planned {
-    prepared: Prepared,
-    pipes: Pipes,
-    bundle: Option<Bundle>,
-    run: PlannedRun,
-    /// Keeps the cached tree from being removed while the body may read it.
-    in_use: Option<InUse>,
-}
-
-/// The image and the workspace sources are mounted.
-struct Materialized {
-    planned: Planned,
-    sources: Sources,
-    root: Option<ImageRoot>,
-}
-
-/// The inputs are validated and staged.
-struct Staged {
-    materialized: Materialized,
-    contract: IoContract,
-}
-
-struct Running {
-    launched: Launched,
-    pipes: Pipes,
-    supervised: Supervised,
-    in_use: Vec<InUse>,
-}
-
-/// State that supervision and its report need beside the launched child.
-pub(super) struct Supervised {
-    pub(super) limits: Limits,
-    /// The remaining wall time at the launch.
-    pub(super) wall_time: Option<Duration>,
-    pub(super) contract: IoContract,
-    pub(super) filled_bytes: u64,
-    pub(super) network_setup: NetworkSetup,
-    /// Counters of the cgroups, if they were read while init was exiting.
-    pub(super) counted: Option<Counted>,
-    /// Keeps its layers from being removed while the body may read them.
-    _image: Option<SelectedImage>,
-}
-
-struct Ended {
-    launched: Launched,
-    supervised: Supervised,
-    /// Standard output, if it is the output document.
-    stdout: Option<Vec<u8>>,
-    /// Some of its processes could not be killed.
-    unkillable: bool,
-    _in_use: Vec<InUse>,
 }
 
 impl Run<'_> {
@@ -126,6 +52,7 @@ impl Run<'_> {
         seed: [u8; 10],
         report: &mut ReportBuilder,
     ) -> Result<(), RunError> {
+        report.begin_phase(Phase::Prepare);
         let inputs = self.open_inputs()?;
         // Comes before any resource: a signal that ended this process would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
@@ -135,8 +62,7 @@ impl Run<'_> {
         let host = RunHost::inspect(self.request, prefork.is_some())?;
         report.warn(host.collect_leftovers()?);
         report.record_cgroup_backend(host.backend());
-        let run_id = report.run_id();
-        let mut resources = host.acquire(self.request, self.policy, run_id, seed)?;
+        let mut resources = host.acquire(self.request, self.policy, report.run_id(), seed)?;
         let mut execution = Execution {
             run: self,
             resources: &mut resources,
@@ -144,20 +70,28 @@ impl Run<'_> {
             report,
         };
         let result = execution.stages(prefork, inputs);
+        report.begin_phase(Phase::Clean);
+        if let Some(staying) = self.staying() {
+            report.warn(staying.give_up_name(&mut resources.record));
+        }
         report.warn(resources::release(resources));
-        report.end_phase("clean");
         result
     }
 }
 
 impl<'run> Execution<'run> {
     fn stages(&mut self, prefork: Option<Prefork>, mut inputs: Inputs) -> Result<(), RunError> {
+        if let Some(staying) = self.run.staying() {
+            let (record, run_id) = (&mut self.resources.record, self.report.run_id());
+            staying.claim_name(record, run_id, self.run.start_unix_s)?;
+        }
         let waiting = self.prepare(prefork, &mut inputs)?;
         let countdown = Countdown::start(self.run.request.limits.wall_time());
         let unpacked = self.unpack(waiting, inputs.archive, &countdown)?;
         let planned = self.plan(unpacked, inputs.manifest, &countdown)?;
         let materialized = self.materialize(planned, &countdown)?;
         let staged = self.stage(materialized, &inputs.file_roots, &countdown)?;
+        check_pending_end()?;
         let running = self.launch(staged, inputs.published, &countdown)?;
         let ended = self.supervise(running)?;
         self.sync(ended, &inputs.file_roots)
@@ -170,13 +104,22 @@ impl<'run> Execution<'run> {
         }
     }
 
+    /// The error of a step that may have failed since a signal ended a reader, which left the signal.
+    fn or_cancelled(&self, error: RunError) -> RunError {
+        while let Ok(Some(signal)) = signal::take(self.signals) {
+            if signal::ends_a_run(signal) {
+                return RunError::Cancelled { signal };
+            }
+        }
+        error
+    }
+
     /// Waits until the child has its namespaces and has passed its writable space to this process.
     fn prepare(
         &mut self,
         prefork: Option<Prefork>,
         inputs: &mut Inputs,
     ) -> Result<Waiting, RunError> {
-        let _phase = debug_span!("prepare").entered();
         let (body_ends, pipes) =
             make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let prefork = match (prefork, self.resources.group.clone_into()) {
@@ -188,10 +131,13 @@ impl<'run> Execution<'run> {
         let preparing = begin(prefork, base, body_ends, &self.resources.claims())?;
         let planned = match &inputs.archive {
             None => Some(self.plan_run(None, inputs.manifest.take())?),
-            Some(_) => None,
+            Some(_) => {
+                // This process would only wait for the child meanwhile.
+                archive::detect_processor_features();
+                None
+            }
         };
         let prepared = preparing.finish(&self.resources.base)?;
-        self.report.end_phase("prepare");
         Ok(Waiting {
             prepared,
             pipes,
@@ -205,7 +151,7 @@ impl<'run> Execution<'run> {
         archive: Option<OpenedArchive>,
         countdown: &Countdown,
     ) -> Result<Unpacked, RunError> {
-        let _phase = debug_span!("unpack").entered();
+        self.report.begin_phase(Phase::Unpack);
         let wait_limit = self.wait_limit(countdown);
         let bundle = match archive {
             None => None,
@@ -221,7 +167,6 @@ impl<'run> Execution<'run> {
                 Some(bundle)
             }
         };
-        self.report.end_phase("unpack");
         Ok(Unpacked { waiting, bundle })
     }
 
@@ -231,7 +176,7 @@ impl<'run> Execution<'run> {
         manifest: Option<LoadedManifest>,
         countdown: &Countdown,
     ) -> Result<Planned, RunError> {
-        let _phase = debug_span!("plan").entered();
+        self.report.begin_phase(Phase::Plan);
         let Unpacked {
             waiting,
             mut bundle,
@@ -276,7 +221,8 @@ impl<'run> Execution<'run> {
         manifest: Option<LoadedManifest>,
     ) -> Result<PlannedRun, RunError> {
         let (run, host) = (self.run, &self.resources.host);
-        let resolved = run.resolve(bundle, manifest, self.signals)?;
+        let resolved = run.resolve(bundle, manifest, self.signals);
+        let resolved = resolved.map_err(|error| self.or_cancelled(error))?;
         self.report.record_resolved(&resolved);
         let coverage = self.resources.coverage();
         let effective = resolve_limits(run.request, run.policy, host, &coverage, &resolved)?;
@@ -292,17 +238,20 @@ impl<'run> Execution<'run> {
         mut planned: Planned,
         countdown: &Countdown,
     ) -> Result<Materialized, RunError> {
-        let _phase = debug_span!("materialize").entered();
-        let (prepared, resolved) = (&mut planned.prepared, &planned.run.resolved);
+        let (prepared, resolved) = (&mut planned.prepared, &mut planned.run.resolved);
         let (run, resources) = (self.run, &*self.resources);
-        let mut materialized = countdown.pause_during(|| {
-            run.materialize_sources(resolved, prepared, resources, self.signals)
-        })?;
-        self.report.record_sources(&mut materialized);
-        let sources = self.report.unwrap_part(materialized.sources)?;
         if !resolved.manifest.workspace_sources.is_empty() {
-            self.report.end_phase("sources");
+            self.report.begin_phase(Phase::Sources);
         }
+        let materialized = countdown
+            .pause_during(|| run.materialize_sources(resolved, prepared, resources, self.signals));
+        let mut materialized = materialized.map_err(|error| self.or_cancelled(error))?;
+        self.report.record_sources(&mut materialized);
+        let mut sources = self.report.unwrap_part(materialized.sources)?;
+        if let Some(learning) = run.learning() {
+            learning.mount(resolved, &mut sources, prepared, resources)?;
+        }
+        self.report.begin_phase(Phase::Stage);
         let image = run.mount_image(resources, prepared, resolved, &sources)?;
         let root = image.map(|mounted| {
             self.report.record_image(&mounted);
@@ -323,7 +272,6 @@ impl<'run> Execution<'run> {
         file_roots: &FileRoots,
         countdown: &Countdown,
     ) -> Result<Staged, RunError> {
-        let _phase = debug_span!("stage").entered();
         let resolved = &materialized.planned.run.resolved;
         let contract = contract::resolve(
             &resolved.manifest.io,
@@ -338,9 +286,7 @@ impl<'run> Execution<'run> {
         )?;
         countdown.check("validating the inputs")?;
         self.run.check_outputs(&contract, file_roots)?;
-        self.report.end_phase("plan");
         self.write_inputs(&materialized.planned.prepared, &contract, file_roots)?;
-        self.report.end_phase("stage");
         countdown.check("staging the inputs")?;
         Ok(Staged {
             materialized,
@@ -386,7 +332,7 @@ impl<'run> Execution<'run> {
         published: Vec<Published>,
         countdown: &Countdown,
     ) -> Result<Running, RunError> {
-        let _phase = debug_span!("launch").entered();
+        self.report.begin_phase(Phase::Launch);
         let Staged {
             materialized,
             contract,
@@ -409,19 +355,27 @@ impl<'run> Execution<'run> {
             joins,
             mut network_setup,
         } = run;
-        let request = self.run.request;
+        let (request, policy) = (self.run.request, self.run.policy);
         // Reading secrets and the launch do not count.
         let wall_time = countdown.remaining();
         // Comes last, so that no secret is requested for a run that is refused for another reason.
-        let secrets = RequestedSecrets::collect(request, self.run.policy, &resolved)?;
+        let secrets = RequestedSecrets::collect(request, policy, &resolved)?;
         self.report.warn(secrets.warnings());
         secrets.close_memory()?;
         network_setup.start(published)?;
         let masks = &mut self.run.masks.borrow_mut();
-        let revealed = secrets.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
+        let run_id = self.report.run_id();
+        let record = |decisions: &[_]| match self.run.last {
+            Some(last) => last.recorder.secrets(run_id, decisions),
+            None => Ok(None),
+        };
+        let revealed = secrets.reveal(policy, &mut resolved, self.signals, masks, &record)?;
         self.report.record_secrets(revealed);
         published_ports::report_ports(&network_setup.published, &request.network)?;
         let space_in_use = launch_plan::space_in_use(&prepared)?;
+        let view = self.run.view(self.resources, &resolved, &sources)?;
+        self.report
+            .record_view(view.as_ref().filter(|_| request.is_detailed));
         let (mut plan, trees) = launch_plan::launch_plan(LaunchInputs {
             request,
             resources: self.resources,
@@ -433,21 +387,24 @@ impl<'run> Execution<'run> {
             run_id: self.report.run_id(),
         })?;
         plan.network = network_setup.plan.take();
-        plan.null_stdin = contract.input.is_none() && !request.streams.interactive;
+        plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
-        secret_values::overwrite_values(&mut resolved, &mut plan.environment);
+        if let Some(staying) = self.run.staying() {
+            staying.serve(std::mem::take(&mut plan.command));
+        }
+        secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);
+        let landlock_abi = self.resources.host.landlock_abi;
+        let refuses_signals = signal_denials::are_refused(landlock_abi, plan.stays);
         let launched = launched.map_err(|error| {
             let files = bundle.as_ref().map(Bundle::files);
             let files = files.as_ref().map(|files| files as &dyn BundleFiles);
             let attempt = Attempt {
                 request,
                 resolved: &resolved,
-                programs: &plan.programs,
+                programs: &plan.command.programs,
             };
             start_failure::explain_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
-        self.report.end_phase("launch");
-        let in_use = sources.in_use.into_iter().chain(in_use).collect();
         Ok(Running {
             launched,
             pipes,
@@ -458,33 +415,36 @@ impl<'run> Execution<'run> {
                 filled_bytes: space_in_use.bytes,
                 network_setup,
                 counted: None,
-                _image: resolved.image,
+                image: resolved.image,
+                view,
+                refuses_signals,
             },
-            in_use,
+            in_use: sources.in_use.into_iter().chain(in_use).collect(),
         })
     }
 
     fn supervise(&mut self, running: Running) -> Result<Ended, RunError> {
-        let _phase = debug_span!("supervise").entered();
+        self.report.begin_phase(Phase::Body);
         let Running {
             mut launched,
             pipes,
             mut supervised,
             in_use,
         } = running;
-        let (run, resources) = (self.run, &mut *self.resources);
+        let (run, report, resources) = (self.run, &mut *self.report, &mut *self.resources);
         let watched = run.watch(
             resources,
             &mut launched,
             pipes,
             self.signals,
             &mut supervised,
+            report,
         )?;
-        self.report.end_phase("body");
         let unkillable = watched.observed.unkillable;
-        let stdout = self
-            .report
-            .record_end(watched, resources, &supervised, &launched);
+        let files = run.report_paths(resources, &supervised, &launched);
+        let stdout = report.record_end(watched, files, resources, &supervised, &launched);
+        report.begin_phase(Phase::Sync);
+        report.emit_denials(&run.masks.borrow());
         Ok(Ended {
             launched,
             supervised,
@@ -496,7 +456,6 @@ impl<'run> Execution<'run> {
 
     /// Reads the output document and copies declared files to the workspace.
     fn sync(&mut self, ended: Ended, file_roots: &FileRoots) -> Result<(), RunError> {
-        let _phase = debug_span!("sync").entered();
         // A process may still write: nothing is read.
         if ended.unkillable {
             return Ok(());
@@ -515,14 +474,19 @@ impl<'run> Execution<'run> {
         let (id, outcome) = (report.run_id(), report.outcome());
         let outputs = run.sync(resources, launched, file_roots, contract, id, outcome);
         report.record_outputs(outputs, &contract.required_outputs);
+        report.emit_outputs(&run.masks.borrow());
         if let Some(directory) = run.make_kept_directory(&mut resources.record, report.run_id())? {
             report.record_kept_directory(&directory);
             report.unwrap_part(copy_kept_directories(launched, &directory))?;
         }
-        if let Some(preparing) = run.preparing.filter(|_| report.has_succeeded()) {
-            preparing.harvest(launched)?;
-        }
-        self.report.end_phase("sync");
-        Ok(())
+        run.harvest(launched, report.has_succeeded())
+    }
+}
+
+/// A signal that ended a reader may have been taken for an answer of it: no body is started then.
+fn check_pending_end() -> Result<(), RunError> {
+    match signal::pending_end().map_err(RunError::host("look for signals"))? {
+        Some(signal) => Err(RunError::Cancelled { signal }),
+        None => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::run::error::RunError;
 use archive::{AHEAD_FROM_BYTES, Surveyed, UnpackLimits, Unpacked};
 use reader::{Documents, ParseDocuments, SurveyTask, Target, UnpackFailure, UnpackTask};
+use sources::progress::Progress;
 use sys::signal;
 use sys::worker::Sent;
 
@@ -26,7 +27,8 @@ pub(super) fn unpack(
     wait_limit: WaitLimit<'_>,
 ) -> Result<(Unpacked, Documents), UnpackFailure> {
     let ahead_from_bytes = ahead_from_bytes(&file);
-    send(&file, wait_limit, |archive| {
+    let progress = Some(UnpackProgress::of(&file));
+    send(&file, wait_limit, progress, |archive| {
         let task = UnpackTask {
             target,
             limits,
@@ -43,7 +45,7 @@ pub(super) fn survey(
     task: &SurveyTask<'_>,
 ) -> Result<(Surveyed, Documents), UnpackFailure> {
     let wait_limit = WaitLimit::default();
-    send(file, wait_limit, |archive| {
+    send(file, wait_limit, None, |archive| {
         reader::survey(archive, task, wait_limit)
     })
 }
@@ -51,10 +53,12 @@ pub(super) fn survey(
 fn send<Done>(
     file: &File,
     wait_limit: WaitLimit<'_>,
+    progress: Option<UnpackProgress>,
     read: impl FnOnce(Sent<'_>) -> Result<Done, UnpackFailure>,
 ) -> Result<Done, UnpackFailure> {
     let source = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(UnpackFailure::Host)?;
     let mut source = Interruptible::new(File::from(source), wait_limit);
+    source.progress = progress;
     let done = read(Sent {
         source: &mut source,
         descriptor: Some(file.as_fd()),
@@ -84,6 +88,39 @@ pub(super) struct Interruptible<'run> {
     signals: Option<BorrowedFd<'run>>,
     until: Option<Instant>,
     ended: Option<Ended>,
+    /// Shown while it is read.
+    progress: Option<UnpackProgress>,
+}
+
+/// How much of the bundle's archive was read. Removes its line when it is dropped.
+#[derive(Debug)]
+struct UnpackProgress {
+    bytes: u64,
+    /// `None`: it is read from a pipe.
+    of_bytes: Option<u64>,
+}
+
+impl UnpackProgress {
+    fn of(file: &File) -> Self {
+        let metadata = file.metadata().ok();
+        let metadata = metadata.filter(std::fs::Metadata::is_file);
+        Self {
+            bytes: 0,
+            of_bytes: metadata.map(|metadata| metadata.len()),
+        }
+    }
+
+    fn add(&mut self, count: usize) {
+        self.bytes += u64::try_from(count).unwrap_or_default();
+        let (bytes, of_bytes) = (self.bytes, self.of_bytes);
+        Progress::UnpackingBundle { bytes, of_bytes }.emit();
+    }
+}
+
+impl Drop for UnpackProgress {
+    fn drop(&mut self) {
+        Progress::Done.emit();
+    }
 }
 
 /// Why the reading stopped before the end of the file.
@@ -103,6 +140,7 @@ impl<'run> Interruptible<'run> {
                 .time
                 .and_then(|left| Instant::now().checked_add(left)),
             ended: None,
+            progress: None,
         }
     }
 
@@ -157,6 +195,10 @@ impl<'run> Interruptible<'run> {
 impl Read for Interruptible<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait()?;
-        self.source.read(buffer)
+        let count = self.source.read(buffer)?;
+        if let Some(progress) = &mut self.progress {
+            progress.add(count);
+        }
+        Ok(count)
     }
 }

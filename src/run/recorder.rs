@@ -5,45 +5,62 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::run::error::RunError;
-use spec::history::{AuditPolicy, HistoryLine, StartedRun};
+use secrets::mask::Masks;
+use spec::history::{AuditPolicy, HistoryLine, SecretDecision, SecretLine, StartedRun};
 use spec::path::escape;
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::{BundleArgument, Request, Subject};
+use spec::utc::text_of_milliseconds;
 use store::{History, HistoryError};
+use sys::allocator::keep_from_children;
+
+/// Directory of recorded output, below that of the history. Its own files, so that output does not push out
+/// the records of other runs.
+pub(super) const OUTPUT_DIRECTORY: &str = "output";
+
+/// The flags about the record of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RecordFlags {
+    /// `--no-record`
+    pub(crate) no_record: bool,
+    /// `--record-output`
+    pub(crate) output: bool,
+}
 
 /// Records runs as the policy says.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     history: Option<History>,
+    /// For the output of the body, if it is wanted.
+    output: Option<History>,
     is_required: bool,
     /// Why there is no history.
     warning: Option<WarningReport>,
 }
 
 impl Recorder {
-    /// Opens the history. `is_unwanted`: `--no-record`.
+    /// Opens the history.
     ///
     /// # Errors
-    /// The policy requires a record, which is impossible or unwanted.
+    /// The policy requires a record, which is impossible or unwanted; or it forbids the wanted one.
     pub(crate) fn open(
         policy: AuditPolicy,
-        is_unwanted: bool,
+        wanted: RecordFlags,
         directory: &Path,
     ) -> Result<Self, ErrorReport> {
         let is_required = policy == AuditPolicy::Required;
-        if is_required && is_unwanted {
-            return Err(ErrorReport {
-                code: "record_required".to_owned(),
-                message: "--no-record: the configuration says `audit: required`".to_owned(),
-                hint: Some("leave --no-record out".to_owned()),
-            });
-        }
-        if is_unwanted || policy == AuditPolicy::Off {
+        check_flags(policy, wanted)?;
+        if wanted.no_record || policy == AuditPolicy::Off {
             return Ok(Self::default());
         }
-        match open(directory) {
-            Ok(history) => Ok(Self {
+        let history = open(directory);
+        let output = wanted
+            .output
+            .then(|| open(&directory.join(OUTPUT_DIRECTORY)));
+        match history.and_then(|history| Ok((history, output.transpose()?))) {
+            Ok((history, output)) => Ok(Self {
                 history: Some(history),
+                output,
                 is_required,
                 warning: None,
             }),
@@ -68,17 +85,46 @@ impl Recorder {
             run_id: report.run_id.clone(),
             started_at: report.started_at.clone(),
             pid: std::process::id(),
-            subject: subject(request),
+            // The words of a command may contain values of secrets.
+            subject: keep_from_children(|| subject(request)),
         });
-        match self.append(&line) {
+        self.before_the_body(&line)
+    }
+
+    /// Records what was decided about the secrets of a run, before its body starts. Returns why it cannot be
+    /// recorded.
+    ///
+    /// # Errors
+    /// It must be recorded.
+    pub(super) fn secrets(
+        &self,
+        run_id: &str,
+        decisions: &[SecretDecision],
+    ) -> Result<Option<WarningReport>, RunError> {
+        for decision in decisions {
+            let line = HistoryLine::Secret(SecretLine {
+                run_id,
+                at: text_of_milliseconds(u64::try_from(now().as_millis()).unwrap_or_default()),
+                decision,
+            });
+            let warning = self.before_the_body(&line)?;
+            if warning.is_some() {
+                return Ok(warning);
+            }
+        }
+        Ok(None)
+    }
+
+    fn before_the_body(&self, line: &HistoryLine<'_>) -> Result<Option<WarningReport>, RunError> {
+        match append(self.history.as_ref(), line) {
             Ok(()) => Ok(None),
             Err(error) if self.is_required => Err(RunError::Unrecorded(error)),
             Err(error) => Ok(Some(warning(&error))),
         }
     }
 
-    /// Records the end of a run, without the output of the body. The report gets a warning if it cannot
-    /// be recorded.
+    /// Records the end of a run, without the output of the body, and this in its own file if it is wanted.
+    /// The report gets a warning if it cannot be recorded.
     ///
     /// # Errors
     /// It must be recorded.
@@ -87,7 +133,12 @@ impl Recorder {
         let stdout = report.stdout.captured.take();
         let stderr = report.stderr.captured.take();
         let output = report.output.take();
-        let appended = self.append(&HistoryLine::Ended(report));
+        let recorded = report.recorded_output.take();
+        let appended = append(self.history.as_ref(), &HistoryLine::Ended(report));
+        let appended = appended.and_then(|()| match &recorded {
+            Some(recorded) => append(self.output.as_ref(), &HistoryLine::Output(recorded)),
+            None => Ok(()),
+        });
         report.stdout.captured = stdout;
         report.stderr.captured = stderr;
         report.output = output;
@@ -100,14 +151,53 @@ impl Recorder {
             Ok(()) => Ok(()),
         }
     }
+}
 
-    fn append(&self, line: &HistoryLine<'_>) -> Result<(), HistoryError> {
-        let Some(history) = &self.history else {
-            return Ok(());
-        };
-        // Texts, numbers and lists of them: this cannot fail.
-        history.append(&serde_json::to_vec(line).unwrap_or_default())
-    }
+fn append(history: Option<&History>, line: &HistoryLine<'_>) -> Result<(), HistoryError> {
+    let Some(history) = history else {
+        return Ok(());
+    };
+    // Texts, numbers and lists of them: this cannot fail.
+    history.append(&serde_json::to_vec(line).unwrap_or_default())
+}
+
+/// Refuses flags that contradict each other or the policy.
+fn check_flags(policy: AuditPolicy, wanted: RecordFlags) -> Result<(), ErrorReport> {
+    let (code, message, hint) = match (policy, wanted) {
+        (
+            AuditPolicy::Required,
+            RecordFlags {
+                no_record: true, ..
+            },
+        ) => (
+            "record_required",
+            "--no-record: the configuration says `audit: required`",
+            "leave --no-record out",
+        ),
+        (AuditPolicy::Off, RecordFlags { output: true, .. }) => (
+            "record_forbidden",
+            "--record-output: the configuration says `audit: off`",
+            "leave --record-output out, or redirect the output to a file",
+        ),
+        (
+            _,
+            RecordFlags {
+                no_record: true,
+                output: true,
+            },
+        ) => (
+            "usage",
+            "--record-output keeps the output with the record of the run, and --no-record keeps none",
+            "leave one of them out",
+        ),
+        _ => return Ok(()),
+    };
+    Err(ErrorReport {
+        code: code.to_owned(),
+        message: message.to_owned(),
+        hint: Some(hint.to_owned()),
+        source_line: None,
+    })
 }
 
 fn open(directory: &Path) -> Result<History, HistoryError> {
@@ -127,11 +217,21 @@ fn warning(error: &HistoryError) -> WarningReport {
     WarningReport::new("run_unrecorded", with_causes(error))
 }
 
-/// The bundle, or the command.
+/// The bundle, or the command without the values of `--secret`.
 fn subject(request: &Request) -> Vec<String> {
-    match &request.subject {
+    let mut words: Vec<String> = match &request.subject {
         Subject::Bundle(BundleArgument::Stdin) => vec!["-".to_owned()],
         Subject::Bundle(BundleArgument::Path(path)) => vec![escape(path.as_os_str().as_bytes())],
         Subject::Command(words) => words.iter().map(|word| escape(word)).collect(),
+        Subject::Sandbox => vec!["sandbox".to_owned()],
+    };
+    if !request.secrets.is_empty() {
+        let mut masks = Masks::default();
+        for secret in &request.secrets {
+            // A value that is too short has a warning in the report.
+            masks.add(secret.value.bytes());
+        }
+        words.iter_mut().for_each(|word| masks.mask_text(word));
     }
+    words
 }

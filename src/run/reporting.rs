@@ -3,39 +3,46 @@
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
+use crate::run::dry_run::view::ViewOfRun;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
-use crate::run::exec::Supervised;
+use crate::run::events::EventStream;
 use crate::run::image::SelectedImage;
 use crate::run::image::root::MountedImage;
 use crate::run::launching::secret_values::Revealed;
 use crate::run::outputs::{BodyOutput, OutputDocument, document, file_warnings};
+use crate::run::phases::Phases;
 use crate::run::planning::limits::EffectiveLimits;
 use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
-use crate::run::planning::programs::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::planning::programs::line_ends::{NOT_FOUND, StartedProgram};
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::MaterializedSources;
-use crate::run::supervision::Watched;
+use crate::run::supervision::{
+    DenialsReport, Supervised, Watched, network_report, refused_calls, signal_denials, usage_report,
+};
 use crate::run::unpacking::Bundle;
 use sandbox::cgroups::Counted;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use sandbox::supervise::judge::{Facts, Reason, judge};
-use sandbox::supervise::streams::OutputPump;
 use sandbox::supervise::watch::Observed;
 use secrets::mask::Masks;
 use spec::egress_report::EgressReport;
+use spec::events::{EVENTS_VERSION, EventKind, Phase};
+use spec::history::RecordedOutput;
 use spec::image_report::RootKind;
 use spec::limits::Limit;
+use spec::observation::Observation;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::report::{
-    BundleView, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Timing, Usage,
+    BundleView, Denial, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Usage,
     WarningReport,
 };
+use spec::syscall_policy::SyscallPolicyName;
 use spec::ulid::ulid;
 use spec::units;
 use spec::utc::text_of_milliseconds;
@@ -60,29 +67,61 @@ impl<T> WithWarnings<T> {
 #[derive(Debug)]
 pub(super) struct ReportBuilder {
     report: Report,
-    phase_began: Instant,
+    phases: Phases,
+    started: Option<StartedProgram>,
 }
 
 impl ReportBuilder {
-    pub(super) fn new(report: Report) -> Self {
+    pub(super) fn new(report: Report, events: EventStream) -> Self {
         Self {
+            phases: Phases::new(report.run_id.clone(), events),
             report,
-            phase_began: Instant::now(),
+            started: None,
         }
     }
 
-    /// Ends the current phase as `phase` and starts the next.
-    pub(super) fn end_phase(&mut self, phase: &'static str) {
-        let now = Instant::now();
-        let duration = now.duration_since(self.phase_began);
-        let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.report.timings.push(Timing { phase, duration_us });
-        self.phase_began = now;
+    /// Ends the current phase and begins `phase`.
+    pub(super) fn begin_phase(&mut self, phase: Phase) {
+        self.phases.begin(phase);
+    }
+
+    pub(super) fn emit_started(&self) {
+        if self.phases.has_events() {
+            self.phases.emit(EventKind::Started {
+                events_version: EVENTS_VERSION,
+                runner_version: self.report.runner_version,
+                pid: std::process::id(),
+            });
+        }
+    }
+
+    pub(super) fn has_events(&self) -> bool {
+        self.phases.has_events()
+    }
+
+    pub(super) fn syscall_policy(&self) -> SyscallPolicyName {
+        self.report.plan.syscall_policy.unwrap_or_default()
+    }
+
+    /// Emits the denials, masked as the report will be.
+    pub(super) fn emit_denials(&self, masks: &Masks) {
+        self.phases.emit_denials(&self.report.denials, masks);
+    }
+
+    /// Emits what the running body was denied for the first time, masked as the report will be.
+    pub(super) fn emit_first_denials(&self, denials: &[Denial], masks: &Masks) {
+        self.phases.emit_first_denials(denials, masks);
+    }
+
+    /// Emits the results of the declared files, masked as the report will be.
+    pub(super) fn emit_outputs(&self, masks: &Masks) {
+        self.phases.emit_outputs(&self.report.outputs, masks);
     }
 
     /// Adds the outcome of the stages and masks secret values.
     pub(super) fn finish(self, result: Result<(), RunError>, masks: RefCell<Masks>) -> Report {
         let mut report = self.report;
+        report.timings = self.phases.finish();
         match result {
             Ok(()) => (),
             Err(RunError::Cancelled { signal }) => {
@@ -154,6 +193,7 @@ impl ReportBuilder {
     }
 
     pub(super) fn record_resolved(&mut self, resolved: &ResolvedRun) {
+        self.started.clone_from(&resolved.started);
         let report = &mut self.report;
         report.warnings.extend(resolved.warnings.iter().cloned());
         if let Some(bundle) = &mut report.bundle {
@@ -206,6 +246,10 @@ impl ReportBuilder {
         }
     }
 
+    pub(super) fn record_view(&mut self, view: Option<&ViewOfRun>) {
+        self.report.view = view.map(|view| view.rows.clone());
+    }
+
     pub(super) fn record_inputs(&mut self, inputs: Vec<StagedReport>) {
         self.report.inputs = inputs;
     }
@@ -220,11 +264,17 @@ impl ReportBuilder {
     pub(super) fn record_end(
         &mut self,
         watched: Watched,
+        files: DenialsReport,
         resources: &Resources,
         supervised: &Supervised,
         launched: &Launched,
     ) -> Option<Vec<u8>> {
         let report = &mut self.report;
+        report.recorded_output = watched.recorded.map(|output| RecordedOutput {
+            run_id: report.run_id.clone(),
+            ..output
+        });
+        report.samples = watched.samples;
         report.stdout = watched.stdout;
         report.stderr = watched.stderr;
         if let Some(network) = watched.network {
@@ -239,6 +289,20 @@ impl ReportBuilder {
                 failures.map(|failure| WarningReport::new("network_failed", failure.to_string()));
             report.warnings.extend(warnings);
         }
+        let policy = report.plan.syscall_policy.unwrap_or_default();
+        let calls = refused_calls::report(launched, policy);
+        report.denials.extend(calls.denials);
+        report.denials.extend(files.denials);
+        let are_refused = supervised.refuses_signals;
+        let signals = signal_denials::report(&launched.refused_calls, are_refused);
+        report.denials.extend(signals.denials);
+        report.observation = Observation {
+            network: network_report::observation(&report.egress),
+            syscalls: calls.observation,
+            files: files.observation,
+            signals: signals.observation,
+            ..Observation::default()
+        };
         self.judge_end(&watched.observed, resources, supervised, launched);
         watched.document
     }
@@ -295,8 +359,11 @@ impl ReportBuilder {
             .counted
             .unwrap_or_else(|| resources.group.count());
         let limits = &supervised.limits;
-        report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
-        report.exit = observed.raw_status.map(decode_wait_status);
+        report.usage = usage_report::usage(observed, &counted, supervised.filled_bytes, launched);
+        let (denial, observation) = usage_report::refused_forks(&counted, &report.plan.limits);
+        report.denials.extend(denial);
+        report.observation.resources = observation;
+        report.exit = observed.raw_status.map(Exit::of_wait_status);
         report.steps = launched.steps();
         for problem in &observed.problems {
             report
@@ -314,10 +381,11 @@ impl ReportBuilder {
             oom_kills: report.usage.oom_kills.unwrap_or(0),
             cpu_time_reached,
         });
-        if report.exit.is_none_or(|exit| exit.code != Some(NOT_FOUND)) {
+        if report.exit.is_some_and(|exit| exit.code == Some(NOT_FOUND)) {
+            let started = self.started.as_ref();
             report
                 .warnings
-                .retain(|warning| warning.code != SCRIPT_LINE_ENDS);
+                .extend(started.and_then(StartedProgram::warning));
         }
         if report.exit.is_some_and(|exit| exit.code == Some(0)) {
             // The argument was not a file name for the command, or it does not need the file.
@@ -353,22 +421,11 @@ pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
 }
 
-#[must_use]
-fn decode_wait_status(raw_status: i32) -> Exit {
-    let signal = raw_status & 0x7f;
-    Exit {
-        code: (signal == 0).then_some((raw_status >> 8) & 0xff),
-        signal: (signal != 0).then_some(signal),
-        core_dump: signal != 0 && raw_status & 0x80 != 0,
-        raw_status,
-    }
-}
-
 fn describe_init_end(raw_status: Option<i32>) -> String {
     let Some(raw_status) = raw_status else {
         return "its wait status is not known".to_owned();
     };
-    match decode_wait_status(raw_status) {
+    match Exit::of_wait_status(raw_status) {
         Exit {
             signal: Some(signal),
             ..
@@ -406,49 +463,6 @@ fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Opt
         units::bytes(limits.memory_bytes())
     );
     Some(WarningReport::new("memory_kills", message))
-}
-
-fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &Launched) -> Usage {
-    let cpu_time = counted.cpu_time;
-    let waited = observed.waited_cpu_us;
-    let milliseconds = |counted: Option<u64>, waited: Option<u64>| {
-        counted.or(waited).map(|microseconds| microseconds / 1_000)
-    };
-    let written_bytes = rustix::fs::fstatvfs(&launched.space).ok().map(|found| {
-        let used = found
-            .f_blocks
-            .saturating_sub(found.f_bfree)
-            .saturating_mul(found.f_frsize);
-        used.saturating_sub(filled_bytes)
-    });
-    let killed_by_supervisor = observed.reason == Some(Reason::Memory);
-    Usage {
-        wall_time_ms: u64::try_from(observed.wall_time.as_millis()).unwrap_or(u64::MAX),
-        user_time_ms: milliseconds(
-            cpu_time.and_then(|time| time.user_us),
-            waited.map(|(user_us, _)| user_us),
-        ),
-        system_time_ms: milliseconds(
-            cpu_time.and_then(|time| time.system_us),
-            waited.map(|(_, system_us)| system_us),
-        ),
-        memory_peak_bytes: counted.memory_peak_bytes.or(observed.memory_seen_bytes),
-        processes_peak: counted.processes_peak,
-        written_bytes,
-        oom_kills: counted.oom_kills.or(killed_by_supervisor.then_some(1)),
-    }
-}
-
-/// The report of one stream, and the copy of its passed-through bytes.
-#[must_use]
-pub(super) fn finish_stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
-    let finished = pump.finish();
-    let report = StreamReport {
-        bytes: finished.seen_bytes,
-        dropped_bytes: finished.dropped_bytes,
-        captured: finished.captured,
-    };
-    (report, finished.copy)
 }
 
 /// The complete captured output if it is text; a truncated part could be misread.
@@ -499,11 +513,11 @@ mod tests {
     #[test]
     fn a_wait_status_is_decoded_as_in_wait_2() {
         assert_eq!(
-            (decode_wait_status(0).code, decode_wait_status(0).signal),
+            (Exit::of_wait_status(0).code, Exit::of_wait_status(0).signal),
             (Some(0), None)
         );
-        assert_eq!(decode_wait_status(137 << 8).code, Some(137));
-        let core = decode_wait_status(11 | 0x80);
+        assert_eq!(Exit::of_wait_status(137 << 8).code, Some(137));
+        let core = Exit::of_wait_status(11 | 0x80);
         assert_eq!(
             (core.code, core.signal, core.core_dump),
             (None, Some(11), true)

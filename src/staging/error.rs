@@ -331,6 +331,7 @@ impl From<&ScratchError> for ErrorReport {
             code: error.code().to_owned(),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
+            source_line: None,
         }
     }
 }

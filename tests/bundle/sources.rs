@@ -264,7 +264,7 @@ fn without_code_the_manifest_s_own_folder_is_the_bundle() {
     ] {
         let folder = format!("tools/{name}-tool");
         ground.file(&format!("{folder}/{name}"), text);
-        ground.program(&format!("{folder}/bin/go"), "#!/bin/sh\n");
+        ground.program(&format!("work/{folder}/bin/go"), "#!/bin/sh\n");
         ground.file(&format!("{folder}/go.sh"), "");
         ground.file(&format!("{folder}/.hidden"), "x");
         let archive = ground.archive(&[&folder]);
@@ -283,7 +283,7 @@ fn without_code_the_manifest_s_own_folder_is_the_bundle() {
 fn modes_empty_files_and_names_of_any_bytes_are_kept() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [./go]\n");
-    ground.program("go", "#!/bin/sh\n");
+    ground.program("work/go", "#!/bin/sh\n");
     ground.file("nothing", "");
     let odd = std::ffi::OsStr::from_bytes(b"n\xff\xfe");
     std::fs::write(ground.workspace().join(odd), "bytes").expect("written");

@@ -17,6 +17,7 @@ mod closed;
 mod confinement;
 mod first_bytes;
 mod flood;
+mod learn;
 mod lists;
 mod names;
 mod other_protocols;

@@ -16,6 +16,7 @@ mod vectors;
 
 mod attempts;
 mod clocks;
+mod denials;
 mod descriptors;
 mod devices;
 mod environment;
@@ -39,6 +40,8 @@ mod terminal;
 
 /// Uid and gid of a body.
 const ID: u32 = 1000;
+/// Whether a body is in the Landlock domain of init: then the kernel lets it send signals there.
+const SHARES_DOMAIN_OF_INIT: bool = false;
 
 /// No additions: the settings of a run without an image.
 fn surround(_case: &mut support::Case<'_>) {}

@@ -9,7 +9,8 @@
  * Without a word: asks the numbers 0 to 1023 with all arguments 0 (`call NUMBER ANSWER`), then the
  * socket families 0 to 63 with the types 0 to 15 (`socket FAMILY TYPE ANSWER`). With the word `-`:
  * reads questions from standard input, a number and six arguments a line, hexadecimal, and prints
- * their answers. An answer is `reached`, or the errno's name.
+ * their answers. An answer is `reached`, or the errno's name. With the word `make`: really makes the
+ * calls of standard input, and prints what they return.
  *
  * cc -O1 -Wall -D_GNU_SOURCE -static -pthread -o prober prober.c (Linux 5.0) */
 #include <errno.h>
@@ -44,6 +45,13 @@ static void ask(unsigned long number, const unsigned long *arguments) {
     memcpy(next->arguments, arguments, sizeof next->arguments);
 }
 
+static void make_call(struct question *one) {
+    const unsigned long *a = one->arguments;
+    errno = 0;
+    long result = syscall(one->number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    one->answer = result == -1 ? errno : 0;
+}
+
 /* From the second filter on this thread makes no call but those that it asks about: not even to end. */
 static void *put_questions(void *unused) {
     struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)};
@@ -51,12 +59,7 @@ static void *put_questions(void *unused) {
     long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
     atomic_store(&listener, fd < 0 ? -2 - errno : (int)fd);
     if (fd < 0) return unused;
-    for (size_t i = 0; i < asked; i++) {
-        const unsigned long *a = questions[i].arguments;
-        errno = 0;
-        long result = syscall(questions[i].number, a[0], a[1], a[2], a[3], a[4], a[5]);
-        questions[i].answer = result == -1 ? errno : 0;
-    }
+    for (size_t i = 0; i < asked; i++) make_call(&questions[i]);
     syscall(SYS_getpid, END);
     return unused;
 }
@@ -86,8 +89,9 @@ static const char *name(int answer) {
 }
 
 int main(int count, char **words) {
-    int from_stdin = count == 2 && !strcmp(words[1], "-");
-    if (count > 1 && !from_stdin) { fprintf(stderr, "usage: %s [-]\n", words[0]); return 2; }
+    int make = count == 2 && !strcmp(words[1], "make");
+    int from_stdin = make || (count == 2 && !strcmp(words[1], "-"));
+    if (count > 1 && !from_stdin) { fprintf(stderr, "usage: %s [-|make]\n", words[0]); return 2; }
     unsigned long a[7] = {0};
     if (from_stdin) {
         while (scanf("%lx %lx %lx %lx %lx %lx %lx", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6) == 7)
@@ -104,6 +108,11 @@ int main(int count, char **words) {
             for (a[2] = 0; a[2] < TYPES; a[2]++)
                 ask(SYS_socket, a + 1);
     }
+    for (size_t i = 0; make && i < asked; i++) {
+        make_call(&questions[i]);
+        puts(name(questions[i].answer));
+    }
+    if (make) return fflush(stdout) ? 2 : 0;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) { perror("set no_new_privs"); return 2; }
     pthread_t asker;
     if (pthread_create(&asker, NULL, put_questions, NULL)) { fputs("no thread\n", stderr); return 2; }

@@ -62,6 +62,10 @@ fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
         assert!(receiver.recv(&mut [0; 8]).is_err(), "{flags:?}");
         let axis = &done.report["enforcement"]["unix_sockets"];
         assert_eq!(axis["state"], "enforced", "{flags:?}");
+        // The filter asks nobody.
+        let observed = if by_name { "observed" } else { "partial" };
+        let of_calls = &done.report["observation"]["syscalls"];
+        assert_eq!(of_calls["state"], observed, "{of_calls}");
     }
     let named = ["--socket", &stream][..].to_vec();
     let done = attempt_with(&ground, &named, "reach-names", REACH, &words);
@@ -70,6 +74,7 @@ fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
         "{done:#?}"
     );
     assert!(listener.accept().is_ok() && receiver.recv(&mut [0; 8]).is_err());
+    assert_eq!(done.report["observation"]["syscalls"]["state"], "observed");
     let beside = ["--socket", &stream, "--ro", &lent];
     if by_name {
         let done = attempt_with(&ground, &beside, "reach-names", REACH, &words);

@@ -1,7 +1,5 @@
 //! System calls: refused numbers, other ABIs, unknown numbers, and code generated at run time.
 
-use std::os::unix::fs::PermissionsExt as _;
-
 use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
 use support::Ground;
 
@@ -75,8 +73,7 @@ fn a_32_bit_program_is_killed_or_not_executed() {
         image.extend(word.to_le_bytes());
     }
     image.extend(code);
-    let path = ground.write("program-32", image);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let path = ground.program("program-32", image);
     let done = case(&ground, &[], &path, &[]).done();
     let seen = (done.outcome(), done.code);
     assert!(

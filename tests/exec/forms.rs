@@ -1,5 +1,6 @@
 //! Each row of the table of run forms, with the interpreters of this host.
 
+use support::bodies::write_program;
 use support::{Ground, skip};
 
 fn has(program: &str) -> bool {
@@ -87,9 +88,7 @@ fn typescript_runs_with_the_tsx_that_the_bundle_brings() {
 #[test]
 fn a_program_of_the_bundle_precedes_a_script_on_the_caller_s_path() {
     let ground = Ground::new();
-    let script = ground.write("planted/tool-7f3a", "#!/bin/sh\necho of the caller\n");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("set");
+    let script = ground.program("planted/tool-7f3a", "#!/bin/sh\necho of the caller\n");
     for (files, outcome) in [
         (
             &[(
@@ -139,9 +138,7 @@ fn no_program_is_executed_outside_to_learn_its_version() {
     for name in ["node", "tsx", "npx", "python3"] {
         let path = planted.join(name);
         let text = format!("#!/bin/sh\n: >{}\necho v24.0.0\n", marker.display());
-        std::fs::write(&path, text).expect("written");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("set");
+        write_program(&path, text);
     }
     let provider = "run: main.ts\nsandbox: {provider: node-permission}\n";
     for manifest in ["run: main.ts\n", provider, "run: main.py\n"] {

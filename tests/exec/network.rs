@@ -74,7 +74,8 @@ fn a_host_of_the_manifest_is_reached_by_its_name_and_its_bytes_are_counted() {
     assert_eq!(
         egress["hosts"],
         json!([{
-            "host": "listed.example", "connections": 1, "sent_bytes": 6, "received_bytes": 10,
+            "host": "listed.example", "ports": [port], "connections": 1, "sent_bytes": 6,
+            "received_bytes": 10,
         }])
     );
     assert!(["tproxy", "anyip"].contains(&egress["capture"].as_str().expect("a way")));

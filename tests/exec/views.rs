@@ -1,7 +1,7 @@
 //! Flags that make paths visible: `--ro`, `--rw`, `--mount`, `--tmpfs`, `-w`.
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::{Command, Stdio};
 
 use super::destinations::ids;
@@ -247,11 +247,10 @@ fn a_command_does_not_see_the_directory_that_it_was_started_in() {
 fn the_program_of_a_command_is_visible_read_only_and_nothing_beside_it() {
     let ground = Ground::new();
     ground.write("work/secret", "S");
-    let program = ground.write(
+    let program = ground.program(
         "work/tool",
         "#!/bin/sh\nls \"${0%/*}\"; echo x >> \"$0\" || echo kept\n",
     );
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("set");
     let before = std::fs::read(&program).expect("read");
     for word in [text(&program), "./tool"] {
         let mut case = ground.command(&["run", "--", word]);

@@ -27,6 +27,8 @@ mod terminal;
 
 /// Uid and gid of a body.
 const ID: u32 = 0;
+/// Whether a body is in the Landlock domain of init: then the kernel lets it send signals there.
+const SHARES_DOMAIN_OF_INIT: bool = false;
 
 /// The image, and its store.
 static IMAGE: LazyLock<Option<(Ground, PathBuf)>> = LazyLock::new(|| {

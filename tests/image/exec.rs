@@ -1,7 +1,5 @@
 //! Bundles with `engine: sandbox`, from the manifest to the image.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -299,8 +297,7 @@ fn an_input_file_as_the_program_is_unknown_to_a_plan() {
     let stored = Stored::new();
     let image = image(&stored.ground, "image", &[base], json!({}));
     stored.policy(&templates(&image));
-    let tool = stored.ground.write("work/tool", "#!/bin/sh\necho ran\n");
-    std::fs::set_permissions(&tool, Permissions::from_mode(0o755)).expect("executable");
+    stored.ground.program("work/tool", "#!/bin/sh\necho ran\n");
     let workspace = stored.ground.workspace();
     let flags = ["--workspace", workspace.to_str().expect("text")];
     let manifest = "run: { exec: [/scratch/tool] }\ninputsFiles: { tool: { path: tool } }\n\

@@ -15,6 +15,7 @@ mod exec;
 mod hostile;
 mod inside;
 mod layout;
+mod learn;
 mod life;
 
 use std::ffi::OsStr;

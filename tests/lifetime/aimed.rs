@@ -10,7 +10,7 @@ use support::invariants::{groups_of, living};
 use support::{Case, Done, Ground, has_cgroup, needs_root, skip};
 
 /// Whether strace is installed and may trace.
-fn has_strace() -> bool {
+pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace")
         .args(["-o/dev/null", "true"])
         .output();

@@ -13,6 +13,7 @@ mod aimed;
 mod clocks;
 mod early;
 mod host;
+mod idle;
 mod killed;
 mod missing;
 mod odd_starts;

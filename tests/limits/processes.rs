@@ -52,6 +52,21 @@ fn exactly_as_many_processes_as_the_limit_says_can_be_had() {
     done.assert_exited(0);
     assert_eq!(done.text(), "24 1\n");
     assert_state(&done, "processes");
+    let denials = done.report["denials"].as_array().expect("a list");
+    let observed = &done.report["observation"]["resources"]["state"];
+    if has_groups() {
+        assert_eq!(denials.len(), 1, "{done:#?}");
+        assert_eq!(denials[0]["kind"], "resource");
+        assert_eq!(denials[0]["errno"], "EAGAIN");
+        assert_eq!(denials[0]["hint"], "--pids sets it");
+        assert!(denials[0]["count"].as_u64() >= Some(1), "{done:#?}");
+        assert_eq!(observed, "observed");
+        let line = "denied resource another process or thread (processes";
+        assert!(done.stderr.contains(line), "{}", done.stderr);
+    } else {
+        assert!(denials.is_empty(), "{done:#?}");
+        assert_eq!(observed, "not_observed");
+    }
 }
 
 /// C-02

@@ -50,6 +50,12 @@ fn a_host_that_the_policy_does_not_list_is_named_with_the_key_that_would() {
         done.report["preparation"][0]["denials"][0]["host"],
         "apt.test"
     );
+    // Nor is it learned from.
+    let bundle = host.bundle("learned", NEEDS, &[("main.sh", "true")]);
+    let target = host.ground.path("learned.yaml");
+    let flags = ["-o", support::text(&target), "--learn-net"];
+    let told = message(&host.verb("learn", &flags, &bundle).done());
+    assert!(told.contains("may not reach apt.test"), "{told}");
     host.configure(&policy.replace("allow_private: [127.0.0.1/32]", "allow_private: []"));
     let told = message(&host.done(NEEDS, &[], "true"));
     assert!(told.contains("allow_private: ['127.0.0.1/32']"), "{told}");

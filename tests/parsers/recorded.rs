@@ -41,7 +41,7 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
 pub(crate) type Check = fn(&[u8]);
 
 /// The folders of the corpus without a test below, and their properties.
-pub(crate) const MADE: [(&str, Check); 22] = [
+pub(crate) const MADE: [(&str, Check); 24] = [
     ("archive", properties::archive::check),
     ("archive_answer", properties::archive_answer::check),
     ("child_status", properties::child_status::check),
@@ -57,6 +57,8 @@ pub(crate) const MADE: [(&str, Check); 22] = [
     ("lock_file", properties::lock_file::check),
     ("manifest", properties::manifest::check),
     ("path", properties::path::check),
+    ("pattern_answer", properties::pattern_answer::check),
+    ("reader_answer", properties::reader_answer::check),
     ("relay_outcome", properties::relay_outcome::check),
     ("relay_request", properties::relay_request::check),
     ("resolver_answer", properties::resolver_answer::check),
@@ -75,88 +77,126 @@ fn every_generated_archive_document_and_text_has_its_property() {
     assert_eq!(broken, [""; 0]);
 }
 
+/// Whether bytes are an answer.
+type Accepts = fn(&[u8]) -> bool;
+
 /// Messages that a process sends which is not taken over: without them fuzzing would begin with nothing.
+const HONEST: [(&str, Accepts, &[&str]); 9] = [
+    (
+        "archive_answer",
+        properties::archive_answer::accepts,
+        &["empty", "files", "link", "warned"],
+    ),
+    (
+        "fetcher_answer",
+        properties::fetcher_answer::accepts,
+        &[
+            "io",
+            "large-head",
+            "last-part",
+            "latin",
+            "no-tls",
+            "not-found",
+            "ok",
+            "other",
+            "part",
+            "redirect",
+            "timed-out",
+            "tls",
+            "twice",
+        ],
+    ),
+    (
+        "layer_answer",
+        properties::layer_answer::accepts,
+        &["empty", "hides-all", "hiding", "mode", "view"],
+    ),
+    (
+        "pattern_answer",
+        properties::pattern_answer::accepts,
+        &[
+            "control",
+            "count",
+            "invalid",
+            "invalid-line",
+            "no-names",
+            "verdicts",
+        ],
+    ),
+    (
+        "reader_answer",
+        properties::reader_answer::accepts,
+        &[
+            "archive-documents",
+            "archive-empty",
+            "archive-kept",
+            "checkout-address",
+            "checkout-commit",
+            "checkout-index",
+            "checkout-nothing",
+            "checkout-patterns",
+            "checkout-reference",
+            "checkout-settings",
+            "checkout-time",
+            "text-head",
+            "text-no-user",
+            "text-none",
+            "text-script",
+            "text-user",
+            "text-words",
+        ],
+    ),
+    (
+        "relay_outcome",
+        properties::relay_outcome::accepts,
+        &[
+            "denials",
+            "empty",
+            "escaped",
+            "hosts",
+            "largest",
+            "unreachable",
+        ],
+    ),
+    (
+        "relay_request",
+        properties::relay_request::accepts,
+        &[
+            "as-a-list",
+            "dial-private",
+            "dial-same-id",
+            "dial-two",
+            "drained",
+            "inside",
+            "inside-ended",
+            "other-allowed-port",
+            "wildcard",
+        ],
+    ),
+    (
+        "resolver_answer",
+        properties::resolver_answer::accepts,
+        &[
+            "as-a-list",
+            "both",
+            "largest",
+            "mapped",
+            "most",
+            "no-server",
+            "none",
+            "one",
+        ],
+    ),
+    (
+        "snapshot_answer",
+        properties::snapshot_answer::accepts,
+        &["files", "hosted", "hosted-instead", "hosted-link"],
+    ),
+];
+
 #[test]
 fn what_honest_processes_send_is_accepted() {
-    type Accepts = fn(&[u8]) -> bool;
-    let folders: [(&str, Accepts, &[&str]); 7] = [
-        (
-            "archive_answer",
-            properties::archive_answer::accepts,
-            &["empty", "files", "link", "warned"],
-        ),
-        (
-            "fetcher_answer",
-            properties::fetcher_answer::accepts,
-            &[
-                "io",
-                "large-head",
-                "last-part",
-                "latin",
-                "no-tls",
-                "not-found",
-                "ok",
-                "other",
-                "part",
-                "redirect",
-                "timed-out",
-                "tls",
-                "twice",
-            ],
-        ),
-        (
-            "layer_answer",
-            properties::layer_answer::accepts,
-            &["empty", "hides-all", "hiding", "mode", "view"],
-        ),
-        (
-            "relay_outcome",
-            properties::relay_outcome::accepts,
-            &[
-                "denials",
-                "empty",
-                "escaped",
-                "hosts",
-                "largest",
-                "unreachable",
-            ],
-        ),
-        (
-            "relay_request",
-            properties::relay_request::accepts,
-            &[
-                "as-a-list",
-                "dial-private",
-                "dial-same-id",
-                "dial-two",
-                "drained",
-                "inside",
-                "inside-ended",
-                "other-allowed-port",
-                "wildcard",
-            ],
-        ),
-        (
-            "resolver_answer",
-            properties::resolver_answer::accepts,
-            &[
-                "as-a-list",
-                "both",
-                "largest",
-                "mapped",
-                "most",
-                "no-server",
-                "none",
-                "one",
-            ],
-        ),
-        (
-            "snapshot_answer",
-            properties::snapshot_answer::accepts,
-            &["files", "hosted", "hosted-instead", "hosted-link"],
-        ),
-    ];
-    for (folder, accepts, expected) in folders {
+    for (folder, accepts, expected) in HONEST {
         let accepted = corpus(folder)
             .into_iter()
             .filter(|(_, bytes)| accepts(bytes));

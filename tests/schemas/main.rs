@@ -8,6 +8,7 @@
 )]
 
 mod agreement;
+mod editor;
 mod published;
 mod vectors;
 
@@ -16,8 +17,8 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 
-use runner::cli::args::SchemaName;
 use runner::cli::schema;
+use runner::cli::schema::SchemaName;
 use serde_json::Value;
 use spec::document::{self, Format};
 use spec::host_config;
@@ -73,7 +74,9 @@ fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
         assert_eq!(code, Some(0));
         assert_eq!(stdout, schema::text(schema_name), "{name}");
     }
-    for name in ["report", "doctor", "plan", "check", "lock", "history", "ps"] {
+    for name in [
+        "report", "doctor", "plan", "check", "lock", "history", "ps", "events",
+    ] {
         let (_, stdout, _) = runner(&["schema", name]);
         let schema: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
         assert_eq!(schema["$id"], format!("urn:runner:schema:{name}"));

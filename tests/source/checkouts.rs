@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::artifacts::{Source, git};
+use super::artifacts::Source;
 use support::bundling::output_of;
+use support::git::git;
 
 const FILES: [(&str, &str); 2] = [("a", "a"), ("d/b", "b")];
 

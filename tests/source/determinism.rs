@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::artifacts::{Artifact, Source, git};
+use super::artifacts::{Artifact, Source};
 use support::bodies::copy_program;
+use support::git::git;
 use support::{is_root, needs_root};
 
 const FILES: [(&str, &str); 6] = [

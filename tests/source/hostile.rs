@@ -1,11 +1,12 @@
 //! Hostile repositories: nothing of them is executed, and no other repository is read.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::artifacts::{Artifact, Source, git};
+use super::artifacts::{Artifact, Source};
+use support::git::git;
 use support::{is_root, needs_root};
 
 /// A source whose repository names a program wherever git would start one.
@@ -23,11 +24,10 @@ impl Trap {
             (".gitattributes", "* filter=evil diff=evil merge=evil\n"),
         ]);
         let sprung = source.ground.path("sprung");
-        let program = source.ground.write(
+        let program = source.ground.program(
             "trap",
             format!("#!/bin/sh\necho \"$0 $*\" >>'{}'\ncat\n", sprung.display()),
         );
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
         Self {
             source,
             program,

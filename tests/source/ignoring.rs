@@ -74,7 +74,7 @@ fn by_git(source: &Source, files: &[(&str, &str)]) -> Vec<String> {
     let oracle = source.ground.path("oracle");
     std::fs::create_dir(&oracle).expect("made");
     write(&oracle, ".gitignore", files);
-    super::artifacts::git(&oracle, &["init", "-q"]);
+    support::git::git(&oracle, &["init", "-q"]);
     let output = Command::new("git")
         .args([
             "-c",

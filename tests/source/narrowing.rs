@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::artifacts::{Source, git};
+use super::artifacts::Source;
+use support::git::git;
 
 const FILES: [(&str, &str); 5] = [
     ("services/api/a", "a"),

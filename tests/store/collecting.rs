@@ -90,6 +90,8 @@ fn blobs_in_use_are_never_evicted() {
     let mut bytes = Vec::new();
     blob.file.read_to_end(&mut bytes).expect("read");
     assert_eq!(Digest::of(&bytes), layer);
+    // What a process that another thread forks has until it closes its files.
+    let _inherited = blob.file.try_clone().expect("a second descriptor");
     drop((blob, snapshot));
     let gone = ground.store().gc(true).expect("collected");
     assert_eq!((gone.blobs, gone.trees), (1, 1));

@@ -1,14 +1,15 @@
 //! What the supervisor does with the answers of a process that was taken over.
 
-use super::{Scene, archive, listed, unpacked};
+use super::{Scene, archive, archive_with, listed, part, unpacked};
 use attacker::{Answer, Attack};
 use support::text;
 
 fn answer(text: &str, list: Option<Vec<u8>>, is_endless: bool) -> Answer {
     Answer {
         text: (text.to_owned(), None),
-        list,
+        after: list.map(|list| part(&list)),
         is_endless,
+        ..Answer::default()
     }
 }
 
@@ -68,6 +69,54 @@ fn malformed_answers_about_an_archive_are_refused() {
             assert!(message.contains(expected), "{what}: {message}");
             assert_eq!(done.text(), "", "{what}");
         }
+    }
+    scene.assert_untouched();
+}
+
+/// about an archive that is read for a plan: also contents that no file of the tree can have.
+#[test]
+fn malformed_answers_about_an_archive_that_is_not_unpacked_are_refused() {
+    let Some(scene) = Scene::new() else { return };
+    let malformed = "the answer of its reader is malformed";
+    let tree = unpacked(&format!("sha256:{}", "0".repeat(64)));
+    let with_contents = |contents: Vec<u8>| Answer {
+        after: Some([part(&listed("main.sh", 3)), contents].concat()),
+        ..answer(&tree, None, false)
+    };
+    let contents = |name: &str, text: &[u8]| part(&[part(name.as_bytes()), part(text)].concat());
+    for (what, answer, expected) in [
+        (
+            "nothing",
+            answer("", None, false),
+            "ended without an answer",
+        ),
+        ("noise", answer("noise", None, false), malformed),
+        ("no contents", with_contents(Vec::new()), malformed),
+        (
+            "a longer file",
+            with_contents(contents("main.sh", b"long")),
+            malformed,
+        ),
+        (
+            "another file",
+            with_contents(contents("other", b"x")),
+            malformed,
+        ),
+        (
+            "a name that climbs",
+            with_contents(contents("../x", b"x")),
+            malformed,
+        ),
+        ("half of it", with_contents(part(&[7; 5])), malformed),
+    ] {
+        let bytes = archive_with(&attack(answer).on("surveys"), "echo ran\n", 0);
+        let bundle = scene.ground.write("bundle.tar.gz", bytes);
+        let output = scene.output(&scene.ground.path(""), &["plan", text(&bundle)]);
+        let shown = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert_eq!(output.status.code(), Some(125), "{what}: {shown}");
+        // Its lines are as wide as a terminal.
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(words.join(" ").contains(expected), "{what}: {shown}");
     }
     scene.assert_untouched();
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Scene, archive, listed, of_archives, unpacked};
+use super::{Scene, archive, listed, of_archives, part, unpacked};
 use attacker::Answer;
 use support::{Done, text};
 
@@ -51,8 +51,8 @@ fn a_bundle_that_is_in_the_cache_is_found_there_as_it_was() {
     ] {
         let mut attack = scene.attack(Answer {
             text: (unpacked(digest), None),
-            list: Some(list),
-            is_endless: false,
+            after: Some(part(&list)),
+            ..Answer::default()
         });
         attack.leave.push(("main.sh".to_owned(), poison.to_owned()));
         attack

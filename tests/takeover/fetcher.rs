@@ -22,14 +22,14 @@ const HANG_AFTER: Duration = Duration::from_secs(120);
 const MALFORMED: &str = "the answer of the fetcher is malformed";
 
 /// Answers each request with the same bytes.
-struct Registry {
-    address: SocketAddr,
+pub(crate) struct Registry {
+    pub(crate) address: SocketAddr,
     /// What comes after the requests.
     heard: Receiver<String>,
 }
 
 impl Registry {
-    fn start(answer: Vec<u8>) -> Self {
+    pub(crate) fn start(answer: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("bound");
         let (sender, heard) = channel();
@@ -287,6 +287,31 @@ fn a_fetcher_that_is_taken_over_poisons_nothing() {
             assert!(!done.stderr.contains('\u{1b}'), "{done:#?}");
         }
     }
+    host.assert_victim();
+}
+
+/// A-61: of `WWW-Authenticate`, which a registry sends with a 401.
+#[test]
+fn the_parser_of_challenges_is_no_process_with_rights() {
+    let Some(host) = Host::new() else { return };
+    let told = r#"[{"Bearer":{"realm":"http://taken.example/","service":null,"scope":null}}]"#;
+    let attack = Attack {
+        answer: Answer {
+            text: (told.to_owned(), None),
+            ..Answer::default()
+        },
+        ..host.scene.attack(Answer::default())
+    };
+    let head = format!(
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"{}\"\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n",
+        attack.on("texts")
+    );
+    let registry = Registry::start(head.into_bytes());
+    let reference = reference(&registry.address.to_string(), &unknown());
+    let done = host.refused(host.case("source", &reference));
+    let expected = "the URL of the token service is http://taken.example, expected https";
+    assert!(message(&done).contains(expected), "{done:#?}");
     host.assert_victim();
 }
 

@@ -8,11 +8,15 @@ mod answers;
 #[expect(dead_code, reason = "the sources of runs need more of it")]
 mod artifact;
 mod cache;
+mod checkouts;
 mod fetcher;
+mod hangs;
 mod network;
+mod patterns;
 mod reach;
 mod relay;
 mod resolver;
+mod unpackers;
 
 use std::fs::Permissions;
 use std::net::TcpListener;
@@ -84,9 +88,8 @@ impl Scene {
                 ],
                 address: Some(self.listener.local_addr().expect("bound")),
             },
-            leave: Vec::new(),
             answer,
-            stays: false,
+            ..Attack::default()
         }
     }
 
@@ -104,6 +107,7 @@ impl Scene {
         Command::new(&self.program)
             .args(words)
             .env("RUNNER_OPT_CACHE_DIRECTORY", &self.cache)
+            .env("RUNNER_OPT_OCI_DIRECTORY", self.ground.path("oci"))
             .env("HOME", self.ground.path("home"))
             .env("RUNNER_OPT_RUNTIME_DIRECTORY", self.ground.path("runtime"))
             .current_dir(folder)
@@ -117,6 +121,11 @@ impl Scene {
             .file("bin/sh", b"#!/bin/sh\n")
             .file("etc/passwd", passwd.as_bytes())
             .end();
+        self.image_of("image", &layer, Digest::of(&layer))
+    }
+
+    /// An image of one layer, a tar that its config calls `diff_id`. It is kept in the directory `name`.
+    fn image_of(&self, name: &str, layer: &[u8], diff_id: Digest) -> String {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             _ => "arm64",
@@ -124,7 +133,7 @@ impl Scene {
         let blob = |bytes: &[u8], media_type: &str| {
             let digest = Digest::of(bytes).to_string();
             let (algorithm, hexadecimal) = digest.split_once(':').expect("an algorithm");
-            let place = format!("image/blobs/{algorithm}/{hexadecimal}");
+            let place = format!("{name}/blobs/{algorithm}/{hexadecimal}");
             self.ground.write(&place, bytes);
             json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
         };
@@ -133,23 +142,24 @@ impl Scene {
             "os": "linux",
             "architecture": architecture,
             "config": {"Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [Digest::of(&layer).to_string()]},
+            "rootfs": {"type": "layers", "diff_ids": [diff_id.to_string()]},
         });
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": media_type("manifest.v1+json"),
             "config": blob(config.to_string().as_bytes(), &media_type("config.v1+json")),
-            "layers": [blob(&layer, &media_type("layer.v1.tar"))],
+            "layers": [blob(layer, &media_type("layer.v1.tar"))],
         });
         let manifest = blob(
             manifest.to_string().as_bytes(),
             &media_type("manifest.v1+json"),
         );
         let index = json!({"schemaVersion": 2, "manifests": [manifest]});
-        self.ground.write("image/index.json", index.to_string());
-        self.ground
-            .write("image/oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#);
-        format!("oci:{}", self.ground.path("image").display())
+        let file = |file: &str| format!("{name}/{file}");
+        self.ground.write(&file("index.json"), index.to_string());
+        let version = r#"{"imageLayoutVersion":"1.0.0"}"#;
+        self.ground.write(&file("oci-layout"), version);
+        format!("oci:{}", self.ground.path(name).display())
     }
 
     /// Nothing of the caller's was touched.
@@ -175,7 +185,7 @@ fn of_archives() -> Answer {
     told(
         r#"{"Problem":{"code":"planted","message":""#,
         r#"","hint":null,"cause":"Bundle"}}"#,
-        Some(Vec::new()),
+        Some(part(b"")),
     )
 }
 
@@ -207,12 +217,17 @@ fn of_texts(is_list: bool) -> Answer {
     }
 }
 
-fn told(before: &str, after: &str, list: Option<Vec<u8>>) -> Answer {
+fn told(before: &str, after: &str, rest: Option<Vec<u8>>) -> Answer {
     Answer {
         text: (before.to_owned(), Some(after.to_owned())),
-        list,
-        is_endless: false,
+        after: rest,
+        ..Answer::default()
     }
+}
+
+/// A part of an answer, as `reader` writes it.
+fn part(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u64).to_le_bytes(), bytes].concat()
 }
 
 /// The header of an answer with a tree.
@@ -243,10 +258,14 @@ fn stored(tar: &[u8]) -> Vec<u8> {
     encoder.finish().expect("finished")
 }
 
-/// An archive with `script`, the attack, and as many more bytes.
+/// An archive with `script`, the attack on the process that unpacks it, and as many more bytes.
 fn archive(attack: &Attack, script: &str, more: usize) -> Vec<u8> {
+    archive_with(&attack.on("archives"), script, more)
+}
+
+fn archive_with(attack: &str, script: &str, more: usize) -> Vec<u8> {
     let tar = Tar::new()
-        .file("attack", attack.on("archives").as_bytes())
+        .file("attack", attack.as_bytes())
         .file("manifest.yaml", b"run: [sh, main.sh]\n")
         .file("main.sh", script.as_bytes())
         .file("more", random().repeat(more / 16).as_bytes());

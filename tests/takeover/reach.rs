@@ -1,14 +1,14 @@
 //! What a process that was taken over reaches.
 
-use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 
 use super::{
-    READER, Scene, UNPACKER, archive, of_archives, of_documents, of_json, of_schemas, of_texts,
-    stored,
+    READER, Scene, UNPACKER, archive, archive_with, of_archives, of_documents, of_json, of_schemas,
+    of_texts, stored, told,
 };
+use attacker::Attack;
 use support::tar::Tar;
 use support::text;
 
@@ -42,6 +42,22 @@ fn the_decoder_of_archives_has_the_directory_that_it_fills() {
             );
             assert_eq!(done.text(), "", "{what} {flags:?}");
         }
+    }
+    scene.assert_untouched();
+}
+
+/// A-61: an archive that is read for a plan is not unpacked.
+#[test]
+fn the_decoder_of_an_archive_that_is_not_unpacked_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let attack = scene.attack(of_archives()).on("surveys");
+    for more in [0, 100_000] {
+        let bytes = archive_with(&attack, "echo ran\n", more);
+        let bundle = scene.ground.write("bundle.tar.gz", bytes);
+        let output = scene.output(&scene.ground.path(""), &["plan", text(&bundle)]);
+        let shown = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert_reader(&shown);
+        assert_eq!(output.status.code(), Some(125), "{shown}");
     }
     scene.assert_untouched();
 }
@@ -142,10 +158,9 @@ fn the_parser_of_files_of_tools_has_nothing() {
     let Some(scene) = Scene::new() else { return };
     let attack = scene.attack(of_texts(false)).on("texts");
     let bin = scene.ground.path("volta/bin");
-    let shim = scene
+    scene
         .ground
-        .write("volta/bin/volta-shim", "#!/bin/sh\nexit 1\n");
-    std::fs::set_permissions(shim, Permissions::from_mode(0o755)).expect("set");
+        .program("volta/bin/volta-shim", "#!/bin/sh\nexit 1\n");
     symlink("volta-shim", bin.join("node")).expect("linked");
     let project = scene.ground.write(
         "project/package.json",
@@ -161,6 +176,39 @@ fn the_parser_of_files_of_tools_has_nothing() {
     let message = done.report["error"]["message"].as_str().expect("text");
     let expected = format!("no node of the version `{READER}` is installed");
     assert!(message.contains(&expected), "{message}");
+    scene.assert_untouched();
+}
+
+/// A-61: of the first line of a program, before a run and after one that `env` ended.
+#[test]
+fn the_parser_of_first_lines_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let answer = told(r#"{"Script":["a",""#, r#"\r"]}"#, None);
+    let attack = Attack {
+        answer,
+        ..Attack::default()
+    };
+    let tool = format!("#!/usr/bin/env {}\r\n", attack.on("texts"));
+    assert!(tool.len() < 256, "{}", tool.len());
+    let bundle = scene
+        .ground
+        .bundle(&[("manifest.yaml", "run: [./tool]\n"), ("tool", &tool)]);
+    let command = scene.ground.program("here/tool", &tool);
+    let warned = format!("it looks for `{READER}\\r`");
+    for words in [&["exec", text(&bundle)][..], &["run", "--", text(&command)]] {
+        let done = scene.command(words).done();
+        done.assert_exited(127);
+        assert!(done.stderr.contains(&warned), "{done:#?}");
+    }
+    for words in [
+        &["plan", text(&bundle)][..],
+        &["plan", "--", text(&command)],
+    ] {
+        let output = scene.output(&scene.ground.path(""), words);
+        let shown = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(words.join(" ").contains(&warned), "{shown}");
+    }
     scene.assert_untouched();
 }
 
@@ -182,6 +230,48 @@ fn the_parser_of_lists_of_packages_has_nothing() {
     let message = done.report["error"]["message"].as_str().expect("text");
     assert!(message.contains(&format!("list {READER},")), "{message}");
     assert_eq!(done.text(), "");
+    scene.assert_untouched();
+}
+
+/// A-61: of directories that are named after Python packages and their versions, and of versions in
+/// `package.json`.
+#[test]
+fn the_parser_of_installed_packages_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let of_pip = Attack {
+        answer: told(
+            r#"[{"version":""#,
+            r#"","is_of_bundle":true,"is_accepted":false}]"#,
+            None,
+        ),
+        ..Attack::default()
+    };
+    // The names of these directories follow each other in what the process reads.
+    let directories = format!("{}last/file", of_pip.on("texts"));
+    let is_name = |name: &str| name.len() <= 255;
+    assert!(directories.split('/').all(is_name), "{directories}");
+    let of_npm = scene.attack(told("[\"", "\",false]", None)).on("texts");
+    let package = format!(r#"{{"version": "{of_npm}"}}"#);
+    for (need, file) in [
+        ("pip: [six]", (directories.as_str(), "")),
+        (
+            "npm: [six]",
+            ("node_modules/six/package.json", package.as_str()),
+        ),
+    ] {
+        let manifest = format!("run: [sh, main.sh]\nrunner: {{needs: {{{need}}}}}\n");
+        let files = [
+            ("manifest.yaml", manifest.as_str()),
+            ("main.sh", "echo ran\n"),
+            file,
+        ];
+        let bundle = scene.ground.bundle(&files);
+        let done = scene.command(&["exec", text(&bundle)]).done();
+        done.assert_exited(0);
+        let reason = &done.report["runner"]["needs_unsatisfied"][0]["reason"];
+        assert_eq!(*reason, format!("the bundle has {READER}"), "{done:#?}");
+        assert_eq!(done.text(), "ran\n");
+    }
     scene.assert_untouched();
 }
 

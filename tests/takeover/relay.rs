@@ -135,7 +135,7 @@ fn a_relay_that_is_taken_over_does_not_outlive_the_run() {
     let rule = format!("{name}:9000");
     let script = script(&name, "datagram", &staying(&name));
     let script = format!("{script}\nprint('x' * 200, flush=True)\ntime.sleep(0.1)");
-    let (running, processes) = network.start(network.case(&[], &[&rule], &script));
+    let (running, processes) = network.start(network.case(&["--grace=1s"], &[&rule], &script));
     let seen = Seen::of(running.done());
     seen.done.assert_exited(0);
     assert!(

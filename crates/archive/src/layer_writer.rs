@@ -433,11 +433,11 @@ impl<'a> LayerWriter<'a> {
         let opaque = opaque.into_iter().filter(|key| {
             !self.is_shadowed(key) && !matches!(self.nodes.get(*key), Some(Node::File | Node::Link))
         });
-        // Whiteouts that are not written still shadow the paths beneath them.
-        let whiteouts = self
-            .removed
-            .iter()
-            .filter(|key| !self.nodes.contains_key(*key) && !self.is_shadowed(key));
+        // Whiteouts that are not written still shadow the paths beneath them. A directory that is marked
+        // as opaque exists, also if the layer removes it.
+        let whiteouts = self.removed.iter().filter(|key| {
+            !self.nodes.contains_key(*key) && !self.opaque.contains(*key) && !self.is_shadowed(key)
+        });
         Ok(Hiding {
             opaque: opaque.map(|key| rel_path(key)).collect::<Result<_, _>>()?,
             whiteouts: whiteouts

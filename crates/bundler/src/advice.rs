@@ -117,6 +117,10 @@ impl BundleError {
                 "source_pattern",
                 "allowed are `*`, `?`, `[a-z]`, `[!a-z]`, and `**` as a whole segment",
             ),
+            Self::Unmatched { .. } => (
+                "source_unmatched",
+                "use fewer patterns in ignore files and `glob`, or bundle a smaller folder",
+            ),
             Self::IgnoreFile { .. } => (
                 "source_ignore_file",
                 "it must have the syntax of a .gitignore: UTF-8, one pattern per line",
@@ -240,7 +244,7 @@ impl BundleError {
                 "source_git_failed",
                 "set TMPDIR to a directory that you may write to",
             ),
-            Self::GitFailed { .. } => (
+            Self::GitFailed { .. } | Self::GitUnread { .. } => (
                 "source_git_failed",
                 "see the output of `git status` there, or build a plain directory with --no-git",
             ),

@@ -8,7 +8,9 @@ use crate::files::DirectoryFiles;
 use crate::folders::folder_at;
 use crate::gather::{GatherOptions, gather};
 use crate::layer::{Layer, LayerForm};
-use crate::manifests::{ManifestDocuments, RESOLVED_MANIFEST, Registry, blocks_of, read_documents};
+use crate::manifests::{
+    ManifestDocuments, RESOLVED_MANIFEST, Registry, blocks_of, read_documents, text_of,
+};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
     Resolution, ResolveRequest, SOURCES_MAX, check_chain, folder_name, referenced_manifest, resolve,
@@ -16,7 +18,7 @@ use crate::resolve::{
 use crate::runnable::{check_manifest, check_run, parse_resolved};
 use crate::schemas::invalid_schemas;
 use sources::github::RefShape;
-use spec::check::{CheckError, CheckReport};
+use spec::check::{CheckError, CheckReport, add_source_lines};
 use spec::document::{self, Node, Value, excerpt};
 use spec::host_policy::HostPolicy;
 use spec::io::keywords::{self, UnknownKeyword};
@@ -75,6 +77,7 @@ pub fn check(
     let is_new = |new: &WarningReport| reported.insert((new.code.clone(), new.message.clone()));
     report.warnings.retain(is_new);
     report.valid = report.errors.is_empty();
+    add_source_lines(&mut report.errors, &|file| text_of(files, file));
     report
 }
 

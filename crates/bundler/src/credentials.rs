@@ -4,10 +4,14 @@ use crate::error::BundleError;
 use crate::files::DirectoryFiles;
 use crate::ignored::Patterns;
 use spec::credential_files::{self, Lines, SEARCHED_BYTES};
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 
-pub(crate) struct CredentialRules(Vec<CompiledRule>);
+/// The rules of the list.
+#[derive(Debug)]
+pub struct CredentialRules(Vec<CompiledRule>);
 
+#[derive(Debug)]
 struct CompiledRule {
     id: String,
     patterns: Patterns,
@@ -15,10 +19,15 @@ struct CompiledRule {
 }
 
 impl CredentialRules {
-    pub(crate) fn new() -> Result<Self, BundleError> {
+    /// Compiles the built-in list.
+    ///
+    /// # Errors
+    /// [`BundleError::CredentialList`]; a test compiles it.
+    pub fn new() -> Result<Self, BundleError> {
         let rules = credential_files::rules().map_err(BundleError::CredentialList)?;
+        let permit = ParsePermit::for_trusted_text();
         let rules = rules.into_iter().map(|rule| {
-            let patterns = Patterns::parse(&rule.paths.join("\n"));
+            let patterns = Patterns::parse(&permit, &rule.paths.join("\n"));
             let patterns = patterns.map_err(|(_, reason)| {
                 BundleError::CredentialList(format!("{}: {reason}", rule.id))
             })?;
@@ -32,7 +41,10 @@ impl CredentialRules {
     }
 
     /// Returns the id of the first rule that matches the entry at `path`.
-    pub(crate) fn find_rule(
+    ///
+    /// # Errors
+    /// A file whose lines decide cannot be read.
+    pub fn find_rule(
         &self,
         files: &DirectoryFiles,
         path: &RelPath,

@@ -93,6 +93,8 @@ pub enum BundleError {
     SpecialFile { path: RelPath, found: &'static str },
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
+    #[error("the names in `{directory}` cannot be matched with patterns: {reason}")]
+    Unmatched { directory: String, reason: String },
     #[error("`{path}`{}: {reason}", line_clause(*.line))]
     IgnoreFile {
         path: RelPath,
@@ -237,6 +239,8 @@ pub enum BundleError {
         /// Escaped stderr, or the exit status if it is empty.
         message: String,
     },
+    #[error("the git checkout cannot be read: {reason}")]
+    GitUnread { reason: String },
 }
 
 /// A size limit of the host.

@@ -11,6 +11,7 @@ use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity, Found, FoundKind};
 use crate::ignored::IgnoreFiles;
 use crate::left_out::LeftOut;
+use crate::matching::{Matching, Verdict};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 use spec::units::count;
@@ -61,7 +62,11 @@ impl FileFilter {
         };
         Ok(Self {
             purpose,
-            ignore_files: names.iter().copied().map(IgnoreFiles::new).collect(),
+            ignore_files: names
+                .iter()
+                .enumerate()
+                .map(|(kind, name)| IgnoreFiles::new(kind, name))
+                .collect(),
             credentials: CredentialRules::new()?,
             ignored: LeftOut::default(),
             suspects: LeftOut::default(),
@@ -78,9 +83,10 @@ impl FileFilter {
         &mut self,
         files: &DirectoryFiles,
         directory: Option<&RelPath>,
+        matching: &mut Matching,
     ) -> Result<(), BundleError> {
         let mut ignore_files = self.ignore_files.iter_mut();
-        ignore_files.try_for_each(|ignore_files| ignore_files.read(files, directory))
+        ignore_files.try_for_each(|ignore_files| ignore_files.read(files, directory, matching))
     }
 
     /// Whether the entry at `path` is included; an excluded directory is not listed.
@@ -89,16 +95,16 @@ impl FileFilter {
         files: &DirectoryFiles,
         path: &RelPath,
         found: &Found,
+        verdict: Verdict,
     ) -> Result<bool, BundleError> {
         if let Purpose::Snapshot(selection) = &self.purpose
             && (SNAPSHOT_EXCLUDES.contains(&path.file_name()) || !selection.contains(path, found))
         {
             return Ok(false);
         }
-        let is_directory = found.kind == FoundKind::Directory;
-        let mut ignore_files = self.ignore_files.iter();
-        let decision =
-            ignore_files.find_map(|file| Some((file.name, file.ignores(path, is_directory)?)));
+        let decision = verdict.decision(found.kind == FoundKind::Directory);
+        let decision = decision
+            .and_then(|(kind, is_ignored)| Some((self.ignore_files.get(kind)?.name, is_ignored)));
         match decision {
             Some((name, true)) => {
                 self.ignored.add(path, name);

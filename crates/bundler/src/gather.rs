@@ -1,6 +1,5 @@
 //! Gathers sources into the overlay: paths, sizes and where the content is.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::error::BundleError;
@@ -12,7 +11,7 @@ use crate::large_content;
 use crate::layer::{Layer, LayerForm, RepositorySource};
 use crate::overlay::SourceIndex;
 use crate::walk::{Links, Walk, directory_target};
-use sources::github::{GitHub, GitHubError};
+use sources::github::{GitHub, GitHubError, InUseDirectory};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
 use spec::lock::Lock;
@@ -42,7 +41,7 @@ pub struct FetchedSource {
     /// Open until the bundle is written.
     pub(crate) files: DirectoryFiles,
     /// Prevents removal of the directory.
-    _hold: Option<OwnedFd>,
+    _hold: Option<InUseDirectory>,
 }
 
 /// Lists the files of all `layers`, fetches repositories and merges everything. `manifest` becomes
@@ -63,6 +62,8 @@ pub fn gather(
     let origins = layers.iter().map(|layer| layer.origin.clone()).collect();
     let mut gathering = Gathering::new(options.caps, origins);
     for (source, layer) in layers.iter().enumerate() {
+        let begun = gathering.matching.begin();
+        begun.map_err(|error| error.at(&layer.origin))?;
         let added = match &layer.form {
             LayerForm::Inline { path, content } => gathering.add_inline(path, content, source),
             LayerForm::GitHub(repository) => match github {

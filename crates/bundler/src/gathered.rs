@@ -8,6 +8,7 @@ use crate::gather::FetchedSource;
 use crate::hosting::unpack_limits;
 use crate::left_out::LeftOut;
 use crate::manifests::RESOLVED_MANIFEST;
+use crate::matching::Matching;
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
 use crate::walk::parse;
@@ -72,6 +73,7 @@ pub(crate) struct Gathering {
     sizes: Vec<SourceSize>,
     caps: UnpackCaps,
     names: u64,
+    pub(crate) matching: Matching,
     version_control: LeftOut,
     reserved: LeftOut,
     pub(crate) warnings: Vec<WarningReport>,
@@ -86,6 +88,7 @@ impl Gathering {
             origins,
             caps,
             names: 0,
+            matching: Matching::default(),
             version_control: LeftOut::default(),
             reserved: LeftOut::default(),
             warnings: Vec::new(),

@@ -14,34 +14,40 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FoundKind};
+use crate::matching::Matching;
 use crate::walk::{join, parse};
+use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
 
 const BYTES_MAX: u64 = 1 << 20;
 const PATTERNS_MAX: usize = 20_000;
 
+/// The line, if known, and the reason.
+pub(crate) type PatternError = (Option<usize>, String);
+
 /// All ignore files of one name, such as `.gitignore`.
 pub(crate) struct IgnoreFiles {
     pub(crate) name: &'static str,
-    /// The empty path is the root.
-    by_directory: BTreeMap<Vec<u8>, Patterns>,
+    /// Its place among the names of the source.
+    kind: usize,
     pattern_count: usize,
 }
 
 impl IgnoreFiles {
-    pub(crate) fn new(name: &'static str) -> Self {
+    pub(crate) fn new(kind: usize, name: &'static str) -> Self {
         Self {
             name,
-            by_directory: BTreeMap::new(),
+            kind,
             pattern_count: 0,
         }
     }
 
-    /// Reads the ignore file of `directory`, if it has one.
+    /// Reads the ignore file of `directory`, if it has one, for `matching`.
     pub(crate) fn read(
         &mut self,
         files: &DirectoryFiles,
         directory: Option<&RelPath>,
+        matching: &mut Matching,
     ) -> Result<(), BundleError> {
         let path = join(directory, &parse(self.name.as_bytes())?)?;
         let unreadable = |error| BundleError::unreadable(&path, error);
@@ -63,27 +69,42 @@ impl IgnoreFiles {
             return Err(refused(None, reason));
         }
         let text = files.read_start(&path, BYTES_MAX).map_err(unreadable)?;
-        let text = std::str::from_utf8(&text).map_err(|error| {
-            let valid = &text[..error.valid_up_to()];
-            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-            refused(Some(line), "it is not UTF-8".to_owned())
-        })?;
-        let patterns = Patterns::parse(text).map_err(|(line, reason)| refused(line, reason))?;
-        self.pattern_count += patterns.count;
+        let added = matching.add_ignore_file(self.kind, directory, &text);
+        let count = added.map_err(|(line, reason)| refused(line, reason))?;
+        self.pattern_count = self.pattern_count.saturating_add(count);
         if self.pattern_count > PATTERNS_MAX {
             let name = self.name;
             let reason =
                 format!("more than {PATTERNS_MAX} patterns in this and earlier {name} files");
             return Err(refused(None, reason));
         }
-        let directory = directory.map_or(&[][..], RelPath::as_bytes).to_vec();
-        self.by_directory.insert(directory, patterns);
         Ok(())
+    }
+}
+
+/// The patterns of all ignore files of one name.
+#[derive(Default)]
+pub(crate) struct IgnoreRules {
+    /// The empty path is the root.
+    by_directory: BTreeMap<Vec<u8>, Patterns>,
+}
+
+impl IgnoreRules {
+    /// Adds the text of the file of `directory`, and returns how many patterns it has.
+    pub(crate) fn add(
+        &mut self,
+        permit: &ParsePermit,
+        directory: &[u8],
+        text: &str,
+    ) -> Result<usize, PatternError> {
+        let patterns = Patterns::parse(permit, text)?;
+        let count = patterns.count;
+        self.by_directory.insert(directory.to_vec(), patterns);
+        Ok(count)
     }
 
     /// As [`Patterns::ignores`], for a path relative to the root. No parent of `path` may be ignored.
-    pub(crate) fn ignores(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
-        let path = path.as_bytes();
+    pub(crate) fn ignores(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let matched = |directory: &[u8], below: &[u8]| {
             self.by_directory
                 .get(directory)?
@@ -96,14 +117,15 @@ impl IgnoreFiles {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Patterns {
     matcher: Gitignore,
     count: usize,
 }
 
 impl Patterns {
-    /// The error is the line, if known, and the reason.
-    pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+    /// Compiles the lines of an ignore file.
+    pub(crate) fn parse(_permit: &ParsePermit, text: &str) -> Result<Self, PatternError> {
         let mut builder = GitignoreBuilder::new("");
         let mut count = 0;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -159,6 +181,7 @@ mod tests {
 
     #[test]
     fn patterns_match_as_in_git() {
+        let permit = ParsePermit::for_trusted_text();
         for (text, path, is_directory, expected) in [
             ("*.o", "a.o", false, Some(true)),
             ("*.o", "deep/er/a.o", false, Some(true)),
@@ -191,7 +214,7 @@ mod tests {
             ("??", "é", false, Some(true)),
             ("a?b", "a/b", false, None),
         ] {
-            let patterns = Patterns::parse(text).map_err(|(_, reason)| reason);
+            let patterns = Patterns::parse(&permit, text).map_err(|(_, reason)| reason);
             let patterns = patterns.expect(text);
             assert_eq!(
                 patterns.ignores(path.as_bytes(), is_directory),
@@ -199,7 +222,7 @@ mod tests {
                 "{text:?} of {path:?}"
             );
         }
-        let (line, reason) = Patterns::parse("a\n[z-a]")
+        let (line, reason) = Patterns::parse(&permit, "a\n[z-a]")
             .map(|_| ())
             .expect_err("refused");
         assert_eq!(line, Some(2), "{reason}");

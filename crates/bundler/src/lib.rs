@@ -11,7 +11,7 @@
 mod advice;
 pub mod bundle;
 pub mod check;
-mod credentials;
+pub mod credentials;
 pub mod define_code;
 pub mod error;
 pub mod files;
@@ -27,6 +27,7 @@ pub mod layer;
 mod left_out;
 pub mod locate;
 pub mod manifests;
+pub mod matching;
 pub mod origin;
 pub mod output;
 mod outputs;

@@ -362,6 +362,12 @@ pub(crate) fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8
     read_open(file, &shown)
 }
 
+/// Reads a document of the workspace by its name in errors.
+#[must_use]
+pub fn text_of(files: &DirectoryFiles, shown: &str) -> Option<Vec<u8>> {
+    read_text(files, &RelPath::parse(shown.as_bytes()).ok()?).ok()
+}
+
 /// Reads a host file that the host policy or the user names, at most 1 MiB.
 pub(crate) fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
     let shown = shown(path);

@@ -5,8 +5,9 @@
 
 use glob::{MatchOptions, Pattern};
 
-use crate::error::BundleError;
-use spec::path::{RelPath, escape};
+use crate::ignored::PatternError;
+use spec::parse_permit::ParsePermit;
+use spec::path::RelPath;
 
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
@@ -27,11 +28,8 @@ enum SegmentPattern {
 }
 
 impl PathPattern {
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, BundleError> {
-        let refused = |reason: String| BundleError::Pattern {
-            pattern: escape(text),
-            reason,
-        };
+    pub(crate) fn parse(_permit: &ParsePermit, text: &[u8]) -> Result<Self, PatternError> {
+        let refused = |reason: String| (None, reason);
         let text = std::str::from_utf8(text).map_err(|_error| refused("it is not UTF-8".into()))?;
         let mut segments = Vec::new();
         let mut segment_start = 0;
@@ -63,8 +61,8 @@ impl PathPattern {
         Ok(Self(segments))
     }
 
-    pub(crate) fn matches(&self, path: &RelPath) -> bool {
-        let text = String::from_utf8_lossy(path.as_bytes());
+    pub(crate) fn matches(&self, path: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(path);
         let names: Vec<&str> = text.split('/').collect();
         let (mut pattern_index, mut name_index) = (0, 0);
         // Position after the last `**`, and the next name to try there. Only the last `**` needs
@@ -118,6 +116,8 @@ pub(crate) fn split_base(path: &RelPath) -> (Option<RelPath>, Vec<u8>) {
 mod tests {
     use super::*;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     fn path(text: &[u8]) -> RelPath {
         RelPath::parse(text).expect("a path")
     }
@@ -140,9 +140,9 @@ mod tests {
             ("a", b"ab", false),
             ("\u{e9}", "e\u{301}".as_bytes(), false),
         ] {
-            let parsed = PathPattern::parse(pattern.as_bytes()).expect("a pattern");
+            let parsed = PathPattern::parse(&PERMIT, pattern.as_bytes()).expect("a pattern");
             assert_eq!(
-                parsed.matches(&path(name)),
+                parsed.matches(name),
                 expected,
                 "{pattern} {}",
                 name.escape_ascii()
@@ -165,8 +165,8 @@ mod tests {
             ("a/**/b/c", b"a/b/b/c", true),
             ("a//b", b"a/b", false),
         ] {
-            let parsed = PathPattern::parse(pattern.as_bytes()).expect("a pattern");
-            assert_eq!(parsed.matches(&path(name)), expected, "{pattern}");
+            let parsed = PathPattern::parse(&PERMIT, pattern.as_bytes()).expect("a pattern");
+            assert_eq!(parsed.matches(name), expected, "{pattern}");
         }
     }
 
@@ -179,17 +179,16 @@ mod tests {
             format!("{}b", "**/*a*/".repeat(40)),
             format!("**/{}b/*", "*a".repeat(40)),
         ] {
-            let parsed = PathPattern::parse(pattern.as_bytes()).expect("a pattern");
-            assert!(!parsed.matches(&path(name.as_bytes())), "{pattern}");
+            let parsed = PathPattern::parse(&PERMIT, pattern.as_bytes()).expect("a pattern");
+            assert!(!parsed.matches(name.as_bytes()), "{pattern}");
         }
     }
 
     #[test]
     fn a_pattern_that_cannot_be_read_says_why() {
         for text in [&b"a**b"[..], b"[a", b"***", b"\xff*"] {
-            let problem = PathPattern::parse(text).expect_err("unreadable");
-            assert_eq!(problem.code(), "source_pattern");
-            assert!(problem.to_string().contains("cannot be read"), "{problem}");
+            let problem = PathPattern::parse(&PERMIT, text).expect_err("unreadable");
+            assert!(!problem.1.is_empty(), "{problem:?}");
         }
     }
 

@@ -8,8 +8,9 @@ use crate::filter::FileFilter;
 use crate::follow::{Followed, follow};
 use crate::gathered::Gathering;
 use crate::layer::LocalSource;
+use crate::matching::Verdict;
 use crate::overlay::{Contents, Item, RootIndex, SourceIndex};
-use crate::pattern::{PathPattern, has_wildcard, split_base};
+use crate::pattern::{has_wildcard, split_base};
 use archive::links::check_target;
 use spec::code_block::SourceTarget;
 use spec::did_you_mean::nearest;
@@ -41,28 +42,29 @@ pub(crate) struct Walk<'walk> {
 struct Subtree<'walk> {
     /// The directory of the bundle that the paths are relative to.
     prefix: Option<&'walk RelPath>,
-    /// Filter for relative paths; `None` includes everything, empty directories too.
-    filter: Option<&'walk dyn Fn(&RelPath) -> bool>,
+    /// Whether directories are added for themselves.
+    has_directories: bool,
     /// Stack of the directories being listed, without links: detects loops.
     visiting: Vec<Option<RelPath>>,
     file_count: u64,
 }
 
 impl<'walk> Subtree<'walk> {
-    fn new(
-        prefix: Option<&'walk RelPath>,
-        filter: Option<&'walk dyn Fn(&RelPath) -> bool>,
-    ) -> Self {
+    /// What the pattern of the source selects, without empty directories.
+    fn selected(prefix: Option<&'walk RelPath>) -> Self {
         Self {
             prefix,
-            filter,
+            has_directories: false,
             visiting: Vec::new(),
             file_count: 0,
         }
     }
 
-    fn includes(&self, relative: &RelPath) -> bool {
-        self.filter.is_none_or(|filter| filter(relative))
+    fn whole(prefix: Option<&'walk RelPath>) -> Self {
+        Self {
+            has_directories: true,
+            ..Self::selected(prefix)
+        }
     }
 }
 
@@ -79,12 +81,12 @@ impl Walk<'_> {
             self.gathering
                 .insert(prefix, Item::Directory, self.source)?;
         }
-        self.add_directory(from, None, &mut Subtree::new(prefix, None))
+        self.add_directory(from, None, &mut Subtree::whole(prefix))
     }
 
     /// Adds everything below the root, without empty directories.
     pub(crate) fn add_files(&mut self) -> Result<(), BundleError> {
-        self.add_directory(None, None, &mut Subtree::new(None, Some(&|_path| true)))
+        self.add_directory(None, None, &mut Subtree::selected(None))
     }
 
     pub(crate) fn add_local(&mut self, source: &LocalSource) -> Result<(), BundleError> {
@@ -132,9 +134,8 @@ impl Walk<'_> {
         let Some(glob) = &source.glob else {
             return self.add_tree(from, prefix);
         };
-        let pattern = PathPattern::parse(glob.as_bytes())?;
-        let filter = |relative: &RelPath| pattern.matches(relative);
-        let mut subtree = Subtree::new(prefix, Some(&filter));
+        self.gathering.matching.select(glob.as_bytes(), false)?;
+        let mut subtree = Subtree::selected(prefix);
         self.add_directory(from, None, &mut subtree)?;
         if subtree.file_count == 0 {
             let glob = escape(glob.as_bytes());
@@ -156,21 +157,14 @@ impl Walk<'_> {
             });
         }
         let (base, rest) = split_base(path);
-        let pattern = PathPattern::parse(&rest)?;
-        let filter = |relative: &RelPath| {
-            if !source.directory {
-                return pattern.matches(relative);
-            }
-            let mut above = std::iter::successors(relative.parent(), RelPath::parent);
-            above.any(|directory| pattern.matches(&directory))
-        };
+        self.gathering.matching.select(&rest, source.directory)?;
         let from = match &base {
             Some(base) => Some(join(source.base.as_ref(), base)?),
             None => source.base.clone(),
         };
         let top = self.real_directory(from.as_ref())?;
         let prefix = directory_target(base.as_ref(), &source.target);
-        let mut subtree = Subtree::new(prefix, Some(&filter));
+        let mut subtree = Subtree::selected(prefix);
         self.add_directory(top.as_ref(), None, &mut subtree)?;
         match subtree.file_count {
             0 => Err(BundleError::NoMatch { path: path.clone() }),
@@ -227,7 +221,7 @@ impl Walk<'_> {
         subtree: &mut Subtree<'_>,
     ) -> Result<(), BundleError> {
         if let Some(filter) = &mut self.filter {
-            filter.read_ignore_files(self.files, from)?;
+            filter.read_ignore_files(self.files, from, &mut self.gathering.matching)?;
         }
         subtree.visiting.push(from.cloned());
         let listed = self.files.list(from, self.gathering.names_left());
@@ -240,11 +234,12 @@ impl Walk<'_> {
         })?;
         self.gathering.count_names(names.len())?;
         names.sort_unstable();
-        for name in names {
-            let name = parse(&name)?;
+        let verdicts = self.gathering.matching.verdicts(from, relative, &names)?;
+        for (name, verdict) in names.iter().zip(verdicts) {
+            let name = parse(name)?;
             let from = join(from, &name)?;
             let relative = join(relative, &name)?;
-            self.add_entry(&from, &relative, subtree)?;
+            self.add_entry(&from, &relative, verdict, subtree)?;
         }
         subtree.visiting.pop();
         Ok(())
@@ -254,6 +249,7 @@ impl Walk<'_> {
         &mut self,
         from: &RelPath,
         relative: &RelPath,
+        verdict: Verdict,
         subtree: &mut Subtree<'_>,
     ) -> Result<(), BundleError> {
         let to = join(subtree.prefix, relative)?;
@@ -272,7 +268,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if let Some(filter) = &mut self.filter
-            && !filter.includes(self.files, from, &found)?
+            && !filter.includes(self.files, from, &found, verdict)?
         {
             return Ok(());
         }
@@ -281,7 +277,7 @@ impl Walk<'_> {
                 Ok(Some(Followed { path, found })) => (path, found),
                 Ok(None) => return Err(changed()),
                 // A broken link matters only if its own path is selected.
-                Err(_) if !subtree.includes(relative) => return Ok(()),
+                Err(_) if !verdict.is_selected => return Ok(()),
                 Err(error) => return Err(error),
             };
             if found.kind == FoundKind::Directory && subtree.visiting.contains(&path) {
@@ -292,22 +288,23 @@ impl Walk<'_> {
                 if is_for_bundle && self.gathering.leave_out_version_control(real) {
                     return Ok(());
                 }
-                if let Some(filter) = &mut self.filter
-                    && !filter.includes(self.files, real, &found)?
-                {
-                    return Ok(());
+                if let Some(filter) = &mut self.filter {
+                    let of_target = self.gathering.matching.verdict(real)?;
+                    if !filter.includes(self.files, real, &found, of_target)? {
+                        return Ok(());
+                    }
                 }
             }
         }
         if found.kind == FoundKind::Directory {
-            if subtree.filter.is_none() {
+            if subtree.has_directories {
                 self.gathering.insert(&to, Item::Directory, self.source)?;
             } else {
                 Gathering::check_depth(&to)?;
             }
             return self.add_directory(path.as_ref(), Some(relative), subtree);
         }
-        if !subtree.includes(relative) {
+        if !verdict.is_selected {
             return Ok(());
         }
         subtree.file_count += 1;

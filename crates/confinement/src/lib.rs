@@ -50,14 +50,16 @@ const CLEAN_UP: CapabilitySet = CapabilitySet::CHOWN
 /// Gives up what a supervisor does not need from the body's start to its own end. Final: afterwards
 /// this process starts no other run and executes no program.
 ///
+/// With `traces` it may read the memory of the body's processes.
+///
 /// The process must have one thread. After an error it must end.
 ///
 /// # Errors
 /// The errno of capset(2), prctl(2) or seccomp(2).
-pub fn confine_supervisor() -> Result<(), Errno> {
+pub fn confine_supervisor(traces: bool) -> Result<(), Errno> {
     privileges::keep_capabilities(CLEAN_UP)?;
     rustix::thread::set_no_new_privs(true)?;
-    seccomp::load(SUPERVISOR)
+    seccomp::load(if traces { TRACER } else { SUPERVISOR })
 }
 
 /// What the process does, which decides what it keeps.
@@ -340,6 +342,85 @@ mod tests {
         );
         assert!(outside.directory.path().join("canary").exists());
     }
+
+    /// Sockets that no host on the internet is reached by.
+    fn try_sockets(confine: &dyn Fn(&[RawFd]) -> Result<ParsePermit, Errno>) -> Vec<String> {
+        use rustix::net::{AddressFamily, SocketType, socket};
+        let attempt = || {
+            let sockets = [
+                ("unix", AddressFamily::UNIX, SocketType::STREAM),
+                ("netlink", AddressFamily::NETLINK, SocketType::RAW),
+                ("packet", AddressFamily::PACKET, SocketType::DGRAM),
+                ("raw", AddressFamily::INET, SocketType::RAW),
+                ("vsock", AddressFamily::VSOCK, SocketType::STREAM),
+            ];
+            let made = sockets.iter().filter(|(_, family, kind)| {
+                // The filter answers, not the kernel: it has no other error for these.
+                !matches!(socket(*family, *kind, None), Err(Errno::AFNOSUPPORT))
+            });
+            let made = made.map(|(name, ..)| *name);
+            ["made:"]
+                .into_iter()
+                .chain(made)
+                .map(str::to_owned)
+                .collect()
+        };
+        in_child(confine, &attempt)
+    }
+
+    /// B-69.
+    #[test]
+    fn a_supervisor_that_is_taken_over_has_the_files_and_connections_of_its_caller() {
+        let outside = Outside::new();
+        let surroundings = outside.surroundings();
+        for traces in [false, true] {
+            let confine = |_keep: &[RawFd]| {
+                confine_supervisor(traces)?;
+                Ok(ParsePermit::for_trusted_text())
+            };
+            let reached = in_child(&confine, &|| attempts(&surroundings));
+            let has = |what: &str| reached.iter().any(|reached| reached == what);
+            // What its clean-up, its outputs and its dialler need.
+            for what in ["write canary", "remove canary", "connect", "socket inet"] {
+                assert!(has(what), "{what}: {reached:#?}");
+            }
+            // Whose memory it may read is up to the kernel.
+            assert_eq!(has("process_vm_readv"), traces, "{reached:#?}");
+            for what in BEYOND_A_SUPERVISOR {
+                assert!(!has(what), "{what}: {reached:#?}");
+            }
+            assert_eq!(try_sockets(&confine), ["made:"]);
+            fs::write(outside.directory.path().join("canary"), "x").expect("written");
+        }
+    }
+
+    /// What it has no use for once the body runs. Files in /proc of the caller's processes are the caller's files.
+    const BEYOND_A_SUPERVISOR: [&str; 24] = [
+        "start a program",
+        "listen",
+        "ptrace",
+        "process_vm_writev",
+        "prlimit64",
+        "sched_setaffinity",
+        "execve",
+        "execveat",
+        "setns",
+        "unshare",
+        "chroot",
+        "pivot_root",
+        "mount",
+        "fsopen",
+        "open_tree",
+        "setuid",
+        "open_by_handle_at",
+        "keyctl",
+        "bpf",
+        "io_uring_setup",
+        "perf_event_open",
+        "userfaultfd",
+        "mknodat",
+        "setxattr",
+    ];
 
     /// The attempts are possible where nothing prevents them.
     #[test]

@@ -75,8 +75,12 @@ fn it_can_make_few_calls_and_none_that_a_body_cannot() {
 #[test]
 fn the_supervisor_starts_no_program_and_can_do_what_its_reader_needs() {
     for arch in Arch::ALL {
-        let policy = supervisor_policy(arch).expect("a policy");
+        let policy = supervisor_policy(arch, false).expect("a policy");
         let calls = allowed(&policy);
+        let tracer = supervisor_policy(arch, true).expect("a policy");
+        let mut more = allowed(&tracer);
+        more.retain(|call| !calls.contains(call));
+        assert_eq!(more, ["process_vm_readv"]);
         for call in [
             "execve",
             "execveat",

@@ -11,6 +11,8 @@ use spec::host_name::HostName;
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {
     rules: Vec<EgressRule>,
+    /// Every name is allowed at every port, no address.
+    every_name: bool,
 }
 
 /// How the list matches a name.
@@ -27,12 +29,24 @@ impl Allowlist {
     /// Creates a list of these rules. An empty list allows nothing.
     #[must_use]
     pub const fn new(rules: Vec<EgressRule>) -> Self {
-        Self { rules }
+        Self {
+            rules,
+            every_name: false,
+        }
+    }
+
+    /// Creates a list of these rules that also allows every name, for runs that are learned from.
+    #[must_use]
+    pub(crate) const fn with_every_name(rules: Vec<EgressRule>) -> Self {
+        Self {
+            rules,
+            every_name: true,
+        }
     }
 
     /// Whether nothing is allowed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && !self.every_name
     }
 
     /// Number of rules.
@@ -49,6 +63,9 @@ impl Allowlist {
     /// How the list matches a name at any port: a DNS query has no port.
     #[must_use]
     pub fn match_name(&self, name: &HostName) -> NameMatch<'_> {
+        if self.every_name {
+            return NameMatch::Exact;
+        }
         let mut closest: Option<&HostName> = None;
         for rule in &self.rules {
             match &rule.host {
@@ -69,6 +86,9 @@ impl Allowlist {
     /// Why `host` may not be reached at `port`; `None` if the list allows it.
     #[must_use]
     pub fn denial(&self, host: &Host, port: u16) -> Option<DenialReason> {
+        if self.every_name && matches!(host, Host::Name(_)) {
+            return None;
+        }
         let mut has_host = false;
         for rule in &self.rules {
             let matches = match host {
@@ -139,6 +159,17 @@ mod tests {
             list(&[]).denial(&host, 443),
             Some(DenialReason::NameNotAllowed)
         );
+    }
+
+    #[test]
+    fn to_learn_hosts_every_name_is_allowed_and_no_address() {
+        let allowed = Allowlist::with_every_name(Vec::new());
+        assert!(!allowed.is_empty());
+        let host = name("a.example");
+        assert_eq!(allowed.match_name(&host), NameMatch::Exact);
+        assert_eq!(allowed.denial(&Host::Name(host), 9), None);
+        let address = Host::Address([93, 184, 216, 34].into());
+        assert_eq!(allowed.denial(&address, 443), Some(DenialReason::IpLiteral));
     }
 
     #[test]

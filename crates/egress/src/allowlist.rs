@@ -44,6 +44,8 @@ pub struct EgressPlan {
     pub allowed: Vec<EgressRule>,
     /// Whether a TLS ClientHello with an encrypted inner ClientHello is refused.
     pub refuse_ech: bool,
+    /// Every public name is allowed, to learn which ones are used.
+    pub learns: bool,
 }
 
 /// The rules without those that another rule for the same host covers. A name below an allowed `*.`
@@ -99,7 +101,25 @@ impl EgressPlan {
             allowed: without_covered(requested.iter().flat_map(|entry| &entry.granted)),
             requested,
             refuse_ech: policy.refuse_ech,
+            learns: false,
         }
+    }
+
+    /// The list that the relay uses.
+    #[must_use]
+    pub fn allowlist(&self) -> Allowlist {
+        let rules = self.allowed.clone();
+        if self.learns {
+            Allowlist::with_every_name(rules)
+        } else {
+            Allowlist::new(rules)
+        }
+    }
+
+    /// Whether no host is allowed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.allowed.is_empty() && !self.learns
     }
 
     /// The registry from which `npx` can fetch a package: the one that the body's `environment` sets. No

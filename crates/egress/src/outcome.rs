@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allow::{Allowlist, NameMatch};
-use crate::denials::{Attempt, DISTINCT_MAX, Denials, Occurrences};
+use crate::denials::{Attempt, Denials};
 use crate::host::Host;
 use crate::names::NAMES_MAX;
-use spec::egress_report::{EgressReport, HostTraffic, PublishedReport, UnreachableHost};
+use spec::egress_report::{
+    EgressReport, HostTraffic, PublishedReport, TRAFFIC_PORTS_MAX, UnreachableHost,
+};
 use spec::host_name::HostName;
+use spec::merged::{DISTINCT_MAX, Occurrences};
 
 /// Maximum number of distinct entries of [`EgressReport::unreachable`].
 pub(crate) const UNREACHABLE_MAX: usize = 1_000;
@@ -71,10 +74,21 @@ impl Outcome {
             .denials
             .iter()
             .filter_map(|(attempt, _)| attempt.host.as_deref());
-        let is_reached = |traffic: &HostTraffic| match host(&traffic.host) {
-            Some(Host::Name(name)) => allowed.match_name(&name) != NameMatch::None,
-            Some(Host::Address(address)) => allowed.has_address(address),
-            None => false,
+        let is_reached = |traffic: &HostTraffic| {
+            let Some(host) = host(&traffic.host) else {
+                return false;
+            };
+            let is_allowed = match &host {
+                Host::Name(name) => allowed.match_name(name) != NameMatch::None,
+                Host::Address(address) => allowed.has_address(*address),
+            };
+            let ports = &traffic.ports;
+            is_allowed
+                && ports.len() <= TRAFFIC_PORTS_MAX
+                && ports.is_sorted_by(|a, b| a < b)
+                && ports
+                    .iter()
+                    .all(|port| allowed.denial(&host, *port).is_none())
         };
         let is_tried = |tried: &UnreachableHost| {
             let host = host(&tried.host);
@@ -166,6 +180,7 @@ mod tests {
         for host in ["a.com", "x.b.com", "93.184.216.34"] {
             report.hosts.push(HostTraffic {
                 host: host.to_owned(),
+                ports: vec![443],
                 connections: 1,
                 sent_bytes: 2,
                 received_bytes: 3,
@@ -200,6 +215,11 @@ mod tests {
         let written: Value = serde_json::from_slice(&genuine().write()).expect("JSON");
         let denial = &written["denials"][0];
         let host = |name: &str| json!([{"host": name, "connections": 1, "sent_bytes": 2, "received_bytes": 3}]);
+        let at_ports = |name: &str, ports: &[u16]| {
+            let mut hosts = host(name);
+            hosts[0]["ports"] = json!(ports);
+            hosts
+        };
         let tried = |name: &str, port: u16| json!([{"host": name, "port": port, "cause": "refused", "count": 1}]);
         for (key, value) in [
             ("denials", json!(vec![denial; 2])),
@@ -211,6 +231,10 @@ mod tests {
             ("hosts", host("A.com")),
             ("hosts", host("8.8.8.8")),
             ("hosts", host("a.com\u{1b}[31m")),
+            ("hosts", at_ports("a.com", &[80])),
+            ("hosts", at_ports("x.b.com", &[443, 80])),
+            ("hosts", at_ports("x.b.com", &[443, 443])),
+            ("hosts", at_ports("x.b.com", &[1; 17])),
             (
                 "hosts",
                 json!(vec![host("a.com")[0].clone(); NAMES_MAX + 4]),

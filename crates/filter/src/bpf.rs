@@ -35,6 +35,8 @@ pub const RETURN: u16 = 0x06;
 pub const KILL_PROCESS: u32 = 0x8000_0000;
 /// `SECCOMP_RET_ERRNO`; the errno is in the lower 16 bits.
 pub const ERRNO: u32 = 0x0005_0000;
+/// `SECCOMP_RET_USER_NOTIF` (Linux 5.0): the listener answers. Any other refusal goes before it.
+pub const USER_NOTIFICATION: u32 = 0x7fc0_0000;
 /// `SECCOMP_RET_ALLOW`.
 pub const ALLOW: u32 = 0x7fff_0000;
 

@@ -9,19 +9,49 @@
 use std::collections::HashMap;
 
 use crate::bpf::{
-    AND, ARCH_OFFSET, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD,
-    NUMBER_OFFSET, RETURN, argument_offset,
+    ALLOW, AND, ARCH_OFFSET, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD,
+    NUMBER_OFFSET, RETURN, USER_NOTIFICATION, argument_offset,
 };
-use crate::policy::{Case, Condition, Decision, Rule, X32_NUMBER_MIN};
-use crate::{Arch, SyscallPolicy, UNKNOWN, X32};
+use crate::policy::{Case, Condition, Decision, Reporting, Rule, X32_NUMBER_MIN};
+use crate::{Arch, SyscallPolicy, TracedCall, UNKNOWN, X32};
 
 /// Compiles `policy` for its architecture.
 #[must_use]
 pub fn compile(policy: &SyscallPolicy) -> Vec<Instruction> {
-    let mut writer = Writer::default();
+    compile_with(policy, Asked::Nothing)
+}
+
+/// As [`compile`], but a listener gets each refusal that is worth a report: it must answer as the program
+/// of [`compile`].
+#[must_use]
+pub fn compile_observed(policy: &SyscallPolicy) -> Vec<Instruction> {
+    compile_with(policy, Asked::Refusals)
+}
+
+/// As [`compile_observed`]; the listener gets also the [`TRACED_CALLS`](crate::TRACED_CALLS) that the
+/// policy allows. It must let pass those that the program of [`compile`] allows, and no others.
+#[must_use]
+pub fn compile_traced(policy: &SyscallPolicy) -> Vec<Instruction> {
+    compile_with(policy, Asked::RefusalsAndTraced)
+}
+
+/// What a listener is asked about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Asked {
+    #[default]
+    Nothing,
+    Refusals,
+    RefusalsAndTraced,
+}
+
+fn compile_with(policy: &SyscallPolicy, asked: Asked) -> Vec<Instruction> {
+    let mut writer = Writer {
+        asked,
+        ..Writer::default()
+    };
     let mut targets: Vec<(u32, Target)> = ranges(policy)
         .iter()
-        .map(|range| (range.first, writer.rule(range.rule)))
+        .map(|range| (range.first, writer.range(range)))
         .collect();
     // Merge ranges with the same result.
     targets.dedup_by_key(|(_, target)| *target);
@@ -33,6 +63,8 @@ pub fn compile(policy: &SyscallPolicy) -> Vec<Instruction> {
 struct Range<'p> {
     first: u32,
     rule: &'p Rule,
+    /// `None`: no listener is asked about the calls that the rule allows.
+    traced: Option<&'static TracedCall>,
 }
 
 fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
@@ -45,22 +77,26 @@ fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
             ranges.push(Range {
                 first: next,
                 rule: rule(UNKNOWN),
+                traced: None,
             });
         }
         ranges.push(Range {
             first: number,
             rule: rule(call.rule),
+            traced: TracedCall::named(&call.name),
         });
         next = number + 1;
     }
     ranges.push(Range {
         first: next,
         rule: rule(UNKNOWN),
+        traced: None,
     });
     if policy.arch == Arch::X86_64 {
         ranges.push(Range {
             first: X32_NUMBER_MIN,
             rule: rule(X32),
+            traced: None,
         });
     }
     ranges
@@ -79,6 +115,7 @@ enum Target {
 /// The program, last instruction first.
 #[derive(Default)]
 struct Writer {
+    asked: Asked,
     reversed: Vec<Instruction>,
     /// Written tests: condition, target if it holds, target if not.
     tests: HashMap<(Condition, Target, Target), Position>,
@@ -91,11 +128,38 @@ impl Writer {
         self.reversed.len()
     }
 
-    fn rule(&mut self, rule: &Rule) -> Target {
-        let return_value = |decision: Decision| Target::Return(decision.return_value());
-        let mut otherwise = return_value(rule.action);
-        for Case { when, then } in rule.cases.iter().rev() {
-            let mut holds = return_value(*then);
+    fn range(&mut self, range: &Range<'_>) -> Target {
+        let rule = range.rule;
+        let allowed = match range.traced {
+            Some(call) if self.asked == Asked::RefusalsAndTraced => {
+                let ask = Target::Return(USER_NOTIFICATION);
+                let pass = Target::Return(ALLOW);
+                match call.seen() {
+                    Some(case) => self.cases(&[case], pass, |_allow| ask),
+                    None => self.cases(&call.unseen(), ask, |_allow| pass),
+                }
+            }
+            _ => Target::Return(ALLOW),
+        };
+        let is_observed = self.asked != Asked::Nothing;
+        let target = |decision: Decision| match (rule.report, decision) {
+            (_, Decision::Allow) => allowed,
+            (Some(Reporting::Yes), refusal) if is_observed && refusal.is_refusal() => {
+                Target::Return(USER_NOTIFICATION)
+            }
+            _ => Target::Return(decision.return_value()),
+        };
+        self.cases(&rule.cases, target(rule.action), target)
+    }
+
+    fn cases(
+        &mut self,
+        cases: &[Case],
+        mut otherwise: Target,
+        target: impl Fn(Decision) -> Target,
+    ) -> Target {
+        for Case { when, then } in cases.iter().rev() {
+            let mut holds = target(*then);
             for condition in when.iter().rev() {
                 holds = self.condition(condition, holds, otherwise);
             }

@@ -147,7 +147,8 @@ mod tests {
                 "unknown-number",
                 Some(Decision::NotImplemented),
             ),
-            (&default, "unshare", "namespaces", Some(refuse)),
+            (&default, "setns", "namespaces", Some(refuse)),
+            (&default, "unshare", "unshare", None),
         ] {
             let found = policy.explain(name);
             assert_eq!(found.rule.id, rule, "{name}");

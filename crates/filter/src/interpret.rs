@@ -1,7 +1,9 @@
 //! Interpreter for filter programs, with the semantics of the kernel.
 
 use crate::Arguments;
-use crate::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
+use crate::bpf::{
+    AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN, argument_offset,
+};
 
 /// Input of a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,50 @@ pub enum Branch {
 #[must_use]
 pub fn interpret(program: &[Instruction], data: &SeccompData) -> u32 {
     interpret_observed(program, data, |_, _| ())
+}
+
+/// A call without what a program did not look at: equal ones were decided for the same reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Examined {
+    pub number: u32,
+    /// The bits of the arguments that were compared; the others are 0.
+    pub arguments: Arguments,
+    /// Which bits were compared.
+    pub compared: Arguments,
+}
+
+/// Returns the value of `program` for `data`, and what decided.
+#[must_use]
+pub fn examine(program: &[Instruction], data: &SeccompData) -> (u32, Examined) {
+    let mut compared = [0_u64; 6];
+    let mut loaded = None;
+    let value = interpret_observed(program, data, |position, _| {
+        let Instruction { code, k, .. } = program[position];
+        match (code, &mut loaded) {
+            (LOAD, _) => loaded = argument_half(k).map(|(index, shift)| (index, shift, u32::MAX)),
+            (AND, Some((_, _, mask))) => *mask &= k,
+            (JUMP_EQUAL | JUMP_AT_LEAST, Some((index, shift, mask))) => {
+                compared[*index] |= u64::from(*mask) << *shift;
+            }
+            _ => (),
+        }
+    });
+    let mut arguments = data.arguments;
+    for (argument, bits) in arguments.iter_mut().zip(compared) {
+        *argument &= bits;
+    }
+    let examined = Examined {
+        number: data.number,
+        arguments,
+        compared,
+    };
+    (value, examined)
+}
+
+/// The argument at byte `offset` of `struct seccomp_data`, and the position of the half in it.
+fn argument_half(offset: u32) -> Option<(usize, u32)> {
+    let index = usize::try_from(offset.checked_sub(argument_offset(0))? / 8).ok()?;
+    (index < 6).then_some((index, if offset % 8 == 4 { 32 } else { 0 }))
 }
 
 /// As [`interpret`]; calls `observe` with the index of each executed instruction and its result.

@@ -16,16 +16,19 @@ mod local_sockets;
 mod policy;
 mod read;
 mod tightening;
+mod traced;
 
-pub use compile::compile;
+use bpf::Instruction;
+pub use compile::{compile, compile_observed, compile_traced};
 pub use explain::{CallAnswer, Explanation};
-pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
+pub use interpret::{Branch, Examined, SeccompData, examine, interpret, interpret_observed};
 pub use local_sockets::without_unix_sockets;
 pub use policy::{
     Arguments, Call, Case, Condition, Decision, Reporting, Rule, Ruling, SyscallPolicy, UNKNOWN,
 };
 pub(crate) use policy::{UNLISTED, X32};
 pub use read::PolicyError;
+pub use traced::{LastLink, PathAccess, PathArgument, SignalArguments, TRACED_CALLS, TracedCall};
 
 const RULES: &str = include_str!("../../../policies/syscalls-default.yaml");
 const TIGHTENING: &str = include_str!("../../../policies/syscalls-strict.yaml");
@@ -88,25 +91,25 @@ impl Arch {
     }
 }
 
-/// A name, and the policy of this name for an architecture.
-pub type NamedPolicy<'run> = (
+/// A name, and the program of this name for an architecture.
+pub type NamedProgram<'run> = (
     &'run str,
-    &'run dyn Fn(Arch) -> Result<SyscallPolicy, PolicyError>,
+    &'run dyn Fn(Arch) -> Result<Vec<Instruction>, PolicyError>,
 );
 
-/// The text of statics with the compiled `policies` for a build script whose `CARGO_CFG_TARGET_ARCH` is `target`.
+/// The text of statics with the `programs` for a build script whose `CARGO_CFG_TARGET_ARCH` is `target`.
 ///
 /// # Errors
 /// There are no policies for `target`; [`PolicyError`].
 pub fn program_statics(
     target: &str,
-    policies: &[NamedPolicy<'_>],
+    programs: &[NamedProgram<'_>],
 ) -> Result<String, Box<dyn std::error::Error>> {
     let arch = Arch::ALL.into_iter().find(|arch| arch.name() == target);
     let arch = arch.ok_or("no system call policy for this architecture: see policies/README.md")?;
     let mut statics = String::new();
-    for (name, policy) in policies {
-        let program = compile(&policy(arch)?);
+    for (name, program) in programs {
+        let program = program(arch)?;
         statics.push_str(&format!("static {name}: &[Instruction] = &{program:?};\n"));
     }
     Ok(statics)
@@ -167,12 +170,18 @@ pub fn relay_policy(arch: Arch, sockets: bool) -> Result<SyscallPolicy, PolicyEr
     Ok(policy.without(if sockets { "relay-" } else { "resolver-" }))
 }
 
-/// Reads the policy of the supervisor after the body's start.
+/// Reads the policy of the supervisor after the body's start. With `traces`, it looks at the paths that
+/// the body uses.
 ///
 /// # Errors
 /// As [`default_policy`].
-pub fn supervisor_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
-    policy(SUPERVISOR, arch)
+pub fn supervisor_policy(arch: Arch, traces: bool) -> Result<SyscallPolicy, PolicyError> {
+    let policy = policy(SUPERVISOR, arch)?;
+    Ok(if traces {
+        policy
+    } else {
+        policy.without("trace-")
+    })
 }
 
 /// Reads the strict policy for `arch` from `policies/`.

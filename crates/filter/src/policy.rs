@@ -141,6 +141,12 @@ impl Decision {
         }
     }
 
+    /// Whether the body gets an error.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        !matches!(self, Self::Allow | Self::Ignore)
+    }
+
     /// The value that the filter returns to the kernel.
     #[must_use]
     pub fn return_value(self) -> u32 {

@@ -86,6 +86,8 @@ pub fn unpack_layer(
     };
     let view = RefCell::new(view);
     let run = |permit: &ParsePermit, source: File| {
+        #[cfg(feature = "planted-bugs")]
+        let source = confinement::planted::watch("layers", source);
         let view = view.take();
         let layer =
             archive::unpack_layer(permit, source, compression, into, view, limits, &|| false);

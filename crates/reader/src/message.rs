@@ -205,7 +205,7 @@ pub(crate) fn read_warnings(
 }
 
 /// Adds a part of a message, its length before it.
-pub(crate) fn put_part(part: &[u8], bytes: &mut Vec<u8>) {
+pub fn put_part(part: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend((part.len() as u64).to_le_bytes());
     bytes.extend_from_slice(part);
 }
@@ -214,6 +214,18 @@ pub(crate) fn put_part(part: &[u8], bytes: &mut Vec<u8>) {
 pub(crate) fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+/// The parts of a message that consists of them. `None`: it does not.
+#[must_use]
+pub fn split_parts(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut parts = Vec::new();
+    while !bytes.is_empty() {
+        let (part, rest) = split_part(bytes)?;
+        parts.push(part);
+        bytes = rest;
+    }
+    Some(parts)
 }
 
 /// Parses a message, and returns what follows it.
@@ -281,6 +293,20 @@ mod tests {
                 "bundle_left_out",
                 "`.git/config` is left out",
             )],
+        }
+    }
+
+    #[test]
+    fn parts_are_read_back_and_half_of_one_is_not() {
+        let parts = [&b"a"[..], b"", b"longer\0"];
+        let mut bytes = Vec::new();
+        for part in parts {
+            put_part(part, &mut bytes);
+        }
+        assert_eq!(split_parts(&bytes), Some(parts.to_vec()));
+        let ends = [0, 9, 17];
+        for cut in 0..bytes.len() {
+            assert_eq!(split_parts(&bytes[..cut]).is_some(), ends.contains(&cut));
         }
     }
 

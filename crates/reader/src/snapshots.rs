@@ -46,7 +46,9 @@ pub fn unpack_snapshot(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, Problem> {
-    let run = |permit: &ParsePermit, source| {
+    let run = |permit: &ParsePermit, source: File| {
+        #[cfg(feature = "planted-bugs")]
+        let source = confinement::planted::watch("snapshots", source);
         let told = archive::unpack_snapshot(permit, source, into, limits).map(Told::from);
         message::write(told.as_ref())
     };
@@ -81,7 +83,9 @@ pub fn unpack_hosted(
     limits: &UnpackLimits,
     folder: Option<&RelPath>,
 ) -> Result<Hosted, Problem> {
-    let run = |permit: &ParsePermit, source| {
+    let run = |permit: &ParsePermit, source: File| {
+        #[cfg(feature = "planted-bugs")]
+        let source = confinement::planted::watch("repositories", source);
         let (facts, unpacked) =
             match archive::unpack_hosted(permit, source, into, limits, folder.cloned()) {
                 Ok(hosted) => {

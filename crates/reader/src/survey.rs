@@ -11,7 +11,7 @@ use sys::worker::{Answer, Sent, Work, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
 use crate::documents::Documents;
-use crate::message::{self, Told, malformed, put_part, split_part};
+use crate::message::{self, Problem, Told, malformed, put_part, split_part};
 use crate::unpacking::{UnpackFailure, worker_limits};
 
 /// How an archive is read without unpacking it.
@@ -37,6 +37,8 @@ pub fn survey(
 ) -> Result<(Surveyed, Documents), UnpackFailure> {
     let limits = task.limits;
     let run = |permit: &ParsePermit, source: File, answer: &Answer<'_>| {
+        #[cfg(feature = "planted-bugs")]
+        let source = confinement::planted::watch("surveys", source);
         let surveyed = match archive::survey(permit, source, limits, task.named) {
             Ok(surveyed) => surveyed,
             Err(error) => return message::write(Err(&error)),
@@ -67,12 +69,29 @@ pub fn survey(
         ..worker_limits(limits, wait_limit.time, kept_bytes_max(task.named))
     };
     let answer = run_in_child(worker_limits, wait_limit.signals, sent, &work)?;
-    let (told, rest) = message::read(&answer, limits)?;
+    let (surveyed, documents) = read_survey_answer(&answer, limits)?;
+    let surveyed = Surveyed {
+        archive_digest: Some(source.digest()),
+        ..surveyed
+    };
+    Ok((surveyed, documents))
+}
+
+/// Parses the message of a process that read an archive. The archive's digest is missing: the caller hashed
+/// what it sent.
+///
+/// # Errors
+/// The reader's problem; a message that it cannot have written.
+pub fn read_survey_answer(
+    answer: &[u8],
+    limits: &UnpackLimits,
+) -> Result<(Surveyed, Documents), Problem> {
+    let (told, rest) = message::read(answer, limits)?;
     let (kept, documents) = split_part(rest).ok_or_else(malformed)?;
     let kept = read_kept(kept, &told.tree).ok_or_else(malformed)?;
     let surveyed = Surveyed {
         content_digest: told.content_digest,
-        archive_digest: Some(source.digest()),
+        archive_digest: None,
         bytes: told.tree.file_bytes(),
         entries: told.tree.len() as u64,
         tree: told.tree,

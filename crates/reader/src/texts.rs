@@ -39,7 +39,13 @@ pub fn parse_with<T: Serialize + DeserializeOwned>(
     let answer = worker
         .answer(&mut std::io::empty(), WaitLimit::default())
         .map_err(|no_answer| no_answer.reason())?;
-    serde_json::from_slice(&answer).map_err(|_error| MALFORMED.to_owned())
+    read_text_answer(&answer).ok_or_else(|| MALFORMED.to_owned())
+}
+
+/// Parses the answer of the process that parses a text. `None` for what no parser answers.
+#[must_use]
+pub fn read_text_answer<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
+    serde_json::from_slice(answer).ok()
 }
 
 #[cfg(test)]

@@ -52,13 +52,8 @@ pub(super) fn run(
 
 /// Reports the failed step as [`message::FAILED`] or [`message::LOST`] and exits.
 pub(super) fn exit_with_failure(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> ! {
-    let values = [
-        failed.step as i32,
-        failed.index,
-        failed.errno.raw_os_error(),
-    ];
     // An error means that the supervisor is gone.
-    let sent = link::send(link, Message { kind, values }, &[]);
+    let sent = link::send(link, Message::with(kind, failed.to_values()), &[]);
     process::exit_now(if sent.is_ok() { 1 } else { 2 })
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::cgroups::{self, CgroupLimits};
 use crate::error::SandboxError;
 use crate::host;
-use crate::launch::{LaunchPlan, launch};
+use crate::launch::{CommandPlan, LaunchPlan, launch, program_candidates};
 use crate::mounts::{self, MountError};
 use crate::prefork::Prefork;
 use crate::prepare::begin;
@@ -20,7 +20,7 @@ use crate::resources::{ResourceRequest, Resources, ResourcesError};
 use crate::supervise::judge::{Facts, judge};
 use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
-use crate::supervise::watch::{Observed, Streams, WatchError, WatchLimits, watch};
+use crate::supervise::watch::{Attached, Observed, Streams, WatchError, WatchLimits, watch};
 use crate::{rlimits, ruleset, seccomp, unix_sockets, view};
 use spec::host_policy::UidRange;
 use spec::limits::{Coverage, LimitValues};
@@ -232,6 +232,7 @@ impl Sandbox {
             memory_bytes: limits.get(Limit::Memory),
             processes: limits.get(Limit::Processes),
             cpu_millis: limits.get(Limit::Cpus),
+            kills_one: false,
         };
         let joins = resources.group.apply(&cgroup_limits);
         let joins = joins.map_err(ResourcesError::from)?;
@@ -249,14 +250,19 @@ impl Sandbox {
             inside: None,
             resize: None,
             ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
-            filter: seccomp::program(SyscallPolicyName::default()),
-            second_filter: sockets.filter(),
-            limits: rlimits::of(&coverage, limits, None)?,
-            working_directory: view::SCRATCH.into(),
-            programs: programs(argv),
-            argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
-            environment: self.environment.clone(),
-            null_stdin: true,
+            filter: seccomp::programs(SyscallPolicyName::default()),
+            is_traced: false,
+            command: CommandPlan {
+                second_filter: sockets.filter(),
+                limits: rlimits::of(&coverage, limits, None)?,
+                working_directory: view::SCRATCH.into(),
+                programs: programs(argv),
+                argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+                environment: self.environment.clone(),
+                null_stdin: true,
+                terminal: None,
+            },
+            stays: false,
             caller_terminal: None,
         };
         let mut launched = launch(prepared, &plan, &trees, &joins)?;
@@ -267,6 +273,7 @@ impl Sandbox {
             stdin: None,
             stdout: captured(pipes.stdout),
             stderr: captured(pipes.stderr),
+            stats: None,
         };
         let time = |limit| limits.get(limit).map(Duration::from_millis);
         let proc = launched.proc.take();
@@ -289,10 +296,9 @@ impl Sandbox {
             &mut launched,
             &mut streams,
             signals,
-            None,
             watched,
             &mut meter,
-            None,
+            Attached::default(),
         )?;
         let counted = meter.counted.take().unwrap_or_else(|| meter.group.count());
         let cpu_us = counted.cpu_time.map(|time| time.total_us);
@@ -344,15 +350,9 @@ fn refuse_unenforceable(
 
 /// The paths inside at which the program may be.
 fn programs(argv: &[&str]) -> Vec<Vec<u8>> {
-    let Some(name) = argv.first() else {
-        return Vec::new();
-    };
-    if name.contains('/') {
-        return vec![name.as_bytes().to_vec()];
-    }
-    PATH.iter()
-        .map(|directory| format!("{directory}/{name}").into_bytes())
-        .collect()
+    let directories = PATH.iter().map(|path| path.as_bytes());
+    let name = argv.first().map(|name| name.as_bytes());
+    name.map_or_else(Vec::new, |name| program_candidates(name, directories))
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ const OWN_PROC: &str =
 /// The supervisor raises its OOM score, in /proc/self.
 pub(crate) const RAISE: &str = "raise";
 
+/// The supervisor looks at the body's calls, in /proc.
+pub(crate) const TRACE: &str = "trace the body through";
+
 /// ENOTSUPP of the kernel, which has no text: it could not compile the filter.
 const NOT_SUPPORTED: Errno = Errno::from_raw_os_error(524);
 
@@ -132,11 +135,9 @@ impl SandboxError {
             Self::Clone {
                 errno: Errno::NOSPC,
             } => Some("raise the limit: sysctl -w user.max_user_namespaces=10000".to_owned()),
-            Self::Clone { errno: Errno::PERM } => Some(
-                "allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), or \
-                 load the profile packaging/apparmor/runner (Ubuntu); runner doctor says which"
-                    .to_owned(),
-            ),
+            Self::Clone {
+                errno: Errno::PERM | Errno::ACCESS | Errno::NOSYS,
+            } => Some("`runner doctor` names what forbids them, and the command that allows them".to_owned()),
             Self::Clone {
                 errno: Errno::AGAIN,
             } => Some("a process limit is reached: see ulimit -u and pids.max".to_owned()),
@@ -165,6 +166,14 @@ impl SandboxError {
                 Some("check its mode (chmod +x) and that its interpreter is visible".to_owned())
             }
             Self::Child {
+                step: ChildStep::Trace,
+                ..
+            } => Some(
+                "--trace and learn need Linux 5.19, and no sandbox around the runner that observes \
+                 its system calls"
+                    .to_owned(),
+            ),
+            Self::Child {
                 step: ChildStep::Seccomp,
                 errno: NOT_SUPPORTED,
                 ..
@@ -191,7 +200,7 @@ impl SandboxError {
                 ..
             }
             | Self::Supervisor {
-                act: RAISE,
+                act: RAISE | TRACE,
                 errno: Errno::NOENT,
                 ..
             } => Some(OWN_PROC.to_owned()),

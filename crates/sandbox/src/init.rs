@@ -1,29 +1,27 @@
 //! Init: starts the body, reaps children, forwards signals, and exits after the body. Then the
-//! kernel kills everything else in the pid namespace.
+//! kernel kills everything else in the pid namespace. In a sandbox that stays there is no body: init
+//! starts a command whenever the supervisor asks for one, and exits when it is told to.
 
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use landlock::{RulesetCreated, RulesetCreatedAttr, RulesetStatus};
+use landlock::RulesetCreated;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::termios::Winsize;
 
 use crate::child::{exit_with_failure, store_timestamp};
-use crate::steps::{ChildStep, LaunchSteps, StepError, at, at_index, message};
-use filter::bpf::Instruction;
+use crate::first_process::{CommandStart, Leaves, join_groups, restrict, start_command};
+use crate::steps::{ChildStep, CommandSteps, LaunchSteps, StepError, at, message, read_plan};
+use spec::sandboxes::TerminalSize;
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
-use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
-use sys::{file, landlock as kernel_landlock, namespace, privileges, process, rlimit, seccomp};
-
-/// umask of the body, independent of the caller's.
-const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+use sys::{file, privileges, process, seccomp, terminal};
 
 pub(super) struct Start<'a> {
     pub(super) arena: &'a Arena,
@@ -38,20 +36,22 @@ pub(super) struct Start<'a> {
     pub(super) stack: &'a mut [u8],
 }
 
-/// Maximum number of claims, plus the link and the signalfd.
-const KEEP_MAX: usize = 8;
+/// Maximum number of claims, plus the link, the signalfd and the listener.
+const KEEP_MAX: usize = 9;
 
-/// Data of the body's first process, in memory that it shares with init until the exec.
-struct BodyStart<'a> {
+/// Most commands of a sandbox that run at once.
+const COMMANDS_MAX: usize = 1024;
+
+/// What init serves after the start.
+struct Serving<'a> {
+    /// Its first process. `None`: the sandbox stays.
+    body: Option<i32>,
+    /// First processes of commands; 0 is a free place.
+    commands: [i32; COMMANDS_MAX],
     arena: &'a Arena,
-    launch: &'a LaunchSteps<'a>,
-    received: &'a Received,
-    ruleset: &'a Cell<Option<RulesetCreated>>,
-    terminal: Option<&'a OwnedFd>,
-    streams: [BorrowedFd<'a>; 3],
-    failed: Cell<Option<StepError>>,
-    /// All steps are done except the exec.
-    confined: Cell<bool>,
+    stack: &'a mut [u8],
+    link: BorrowedFd<'a>,
+    children: BorrowedFd<'a>,
 }
 
 /// Starts the body and serves until it ends. Returns only errors before the exec; later ones are
@@ -66,7 +66,25 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
         let own = ruleset.try_clone();
         restrict(own.map_err(|error| at(ChildStep::Landlock)(file::errno_of(&error)))?)?;
     }
-    let body = start_body(start)?;
+    // The end of the run waits for init to reap and exit. A child does not inherit this.
+    process::request_short_slice();
+    // Everything that init starts inherits the filter: loading it takes longer than most other steps.
+    let listener = load_filter(&start.launch)?;
+    let listener = if start.launch.is_traced {
+        // The first calls of the body's process wait for an answer, before it has started.
+        send_listener(message::LISTENER, start.link, &listener).map_err(at(ChildStep::Trace))?;
+        None
+    } else {
+        Some(listener)
+    };
+    let body = match start.launch.command {
+        Some(command) => Some(start_body(start, &command)?),
+        None => {
+            // Before dropping capabilities: what init starts is in its groups and namespaces.
+            join_groups(joins(&start.launch, &start.received))?;
+            None
+        }
+    };
     store_timestamp(start.arena, ChildStep::Execute);
     // Init kept its capabilities until here because the body's process needed one to leave the
     // cgroup namespace. Meanwhile init is non-dumpable.
@@ -77,260 +95,278 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
             at(ChildStep::Capabilities)(errno),
         );
     }
-    // The end of the run waits for init to reap and exit.
-    process::request_short_slice();
+    let mut serving = Serving {
+        body,
+        commands: [0; COMMANDS_MAX],
+        arena: start.arena,
+        stack: &mut *start.stack,
+        link: start.link,
+        children: children.as_fd(),
+    };
     let link = start.link;
     let mut keep = [-1; KEEP_MAX];
     let mut count = 0;
-    for claim in start.claims.iter().flatten().take(KEEP_MAX - 2) {
+    for claim in start.claims.iter().flatten().take(KEEP_MAX - 3) {
         keep[count] = claim.as_raw_fd();
         count += 1;
     }
     keep[count] = link.as_raw_fd();
     keep[count + 1] = children.as_raw_fd();
-    let keep = &mut keep[..count + 2];
+    count += 2;
+    if let Some(Ok(listener)) = &listener {
+        keep[count] = listener.as_raw_fd();
+        count += 1;
+    }
+    let keep = &mut keep[..count];
     keep.sort_unstable();
     // From here on, descriptors are closed while their owners exist: never drop an owner.
-    let filter = start.launch.filter;
-    match confine_and_serve(body, keep, filter, link, children.as_fd()) {
+    match close_and_serve(&mut serving, keep, listener) {
         Ok(never) => match never {},
         Err(failed) => exit_with_failure(message::LOST, link, failed),
     }
 }
 
-fn confine_and_serve(
-    body: i32,
+fn close_and_serve(
+    serving: &mut Serving<'_>,
     keep: &[RawFd],
-    filter: &[Instruction],
-    link: BorrowedFd<'_>,
-    children: BorrowedFd<'_>,
+    listener: Option<Result<OwnedFd, Errno>>,
 ) -> Result<Infallible, StepError> {
     // A copy of the body's end of a pipe in init would hide from the reader that the body closed it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
-    // The body's: what init starts later inherits it, and nothing that init does needs more. Not
-    // before the body's start, because the body's process leaves the cgroup namespace.
-    seccomp::load(filter).map_err(at(ChildStep::Seccomp))?;
-    let started = Message::of(message::STARTED);
-    link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
-    serve(body, link, children)
+    if serving.body.is_none() {
+        occupy_standard_descriptors()?;
+    }
+    match &listener {
+        Some(listener) => send_listener(message::STARTED, serving.link, listener),
+        None => link::send(serving.link, Message::of(message::STARTED), &[]),
+    }
+    .map_err(at(ChildStep::Wait))?;
+    // Only the supervisor may have it: when it ends, the calls that wait fail.
+    drop(listener);
+    serving.serve()
 }
 
-fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
-    let body_start = BodyStart {
-        arena: start.arena,
-        launch: &start.launch,
-        received: &start.received,
+/// Loads the filter, with a listener if there can be one. Returns the errno for which there is none.
+fn load_filter(launch: &LaunchSteps<'_>) -> Result<Result<OwnedFd, Errno>, StepError> {
+    let filter = launch.filter;
+    let observed = if launch.is_traced {
+        filter.traced
+    } else {
+        filter.observed
+    };
+    match seccomp::load_with_listener(observed) {
+        Ok(listener) => Ok(Ok(listener)),
+        // A filter of the caller has a listener, or the kernel is older than 5.19.
+        Err(errno @ (Errno::BUSY | Errno::INVAL)) if launch.is_traced => {
+            Err(at(ChildStep::Trace)(errno))
+        }
+        Err(errno @ (Errno::BUSY | Errno::INVAL)) => {
+            let loaded = seccomp::load(filter.silent).map_err(at(ChildStep::Seccomp));
+            loaded.map(|()| Err(errno))
+        }
+        Err(errno) => Err(at(ChildStep::Seccomp)(errno)),
+    }
+}
+
+fn send_listener(
+    kind: u32,
+    link: BorrowedFd<'_>,
+    listener: &Result<OwnedFd, Errno>,
+) -> Result<(), Errno> {
+    let message = |errno: i32| Message::with(kind, [errno, 0, 0]);
+    match listener {
+        Ok(listener) => link::send(link, message(0), &[listener.as_fd()]),
+        Err(errno) => link::send(link, message(errno.raw_os_error()), &[]),
+    }
+}
+
+/// Opens /dev/null as 0, 1 and 2: the streams of a command must arrive above them, to be copied there.
+fn occupy_standard_descriptors() -> Result<(), StepError> {
+    loop {
+        let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", OFlags::RDWR, Mode::empty())
+            .map_err(at(ChildStep::Streams))?;
+        if opened.as_raw_fd() > 2 {
+            return Ok(());
+        }
+        // Open until init ends.
+        std::mem::forget(opened);
+    }
+}
+
+fn start_body(start: &mut Start<'_>, command: &CommandSteps<'_>) -> Result<i32, StepError> {
+    let leaves = Leaves {
+        joins: joins(&start.launch, &start.received),
         ruleset: &start.ruleset,
+    };
+    let body_start = CommandStart {
+        arena: start.arena,
+        command,
+        leaves: Some(leaves),
         terminal: start.terminal.as_ref(),
         streams: start.streams,
         failed: Cell::new(None),
         confined: Cell::new(false),
     };
-    #[expect(
-        unsafe_code,
-        reason = "the one place where the body's first process is started"
-    )]
-    // SAFETY: `body_main` changes only the Cells of its argument.
-    let body = unsafe { process::vfork_onto(start.stack, body_main, &body_start) };
-    let body = body.map_err(at(ChildStep::StartBody))?;
-    match body_start.failed.get() {
-        None if body_start.confined.get() => Ok(body),
-        // Killed before the exec, for example out of memory. The exit code of init reports it.
+    match start_command(&body_start, start.stack)? {
+        Some(body) => Ok(body),
+        // The exit code of init reports it.
         None => process::exit_now(4),
-        Some(failed) => Err(failed),
     }
 }
 
-/// The body's first process until its exec, in init's memory.
-fn body_main(start: &BodyStart<'_>) -> ! {
-    start.failed.set(Some(confine_and_execute(start)));
-    process::exit_now(127)
+/// The files of the groups to join, behind the trees.
+fn joins<'a>(launch: &LaunchSteps<'_>, received: &'a Received) -> &'a [Option<OwnedFd>] {
+    let end = launch.trees.saturating_add(launch.joins);
+    received.get(launch.trees..end).unwrap_or(&[])
 }
 
-fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
-    match confine(start) {
-        Ok(()) => {
-            start.confined.set(true);
-            execute(start.launch)
-        }
-        Err(failed) => failed,
-    }
-}
-
-fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
-    let launch = start.launch;
-    store_timestamp(start.arena, ChildStep::StartBody);
-    let joins = start
-        .received
-        .iter()
-        .flatten()
-        .skip(launch.trees)
-        .take(launch.joins);
-    for (index, group) in (0..).zip(joins) {
-        // `0` is the writing thread; joining through `tasks` takes no lock over all threads.
-        rustix::io::write(group, b"0").map_err(at_index(ChildStep::JoinCgroup, index))?;
-    }
-    // After joining, because the current cgroup becomes the namespace's root. Before dropping
-    // capabilities.
-    namespace::unshare(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
-    store_timestamp(start.arena, ChildStep::JoinCgroup);
-    privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
-    rustix::process::setsid().map_err(at(ChildStep::Session))?;
-    for (index, limit) in (0..).zip(launch.limits) {
-        rlimit::set(limit.resource, limit.value)
-            .map_err(at_index(ChildStep::ResourceLimit, index))?;
-    }
-    connect_streams(start)?;
-    if let Some(ruleset) = start.ruleset.take() {
-        restrict(ruleset)?;
-    }
-    process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
-    // After closing descriptors: a working directory `/proc/self/fd/N` could be a directory of the
-    // host (CVE-2024-21626).
-    rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
-    // Reset signals that the caller ignores, SIGPIPE and SIGXFSZ, which init ignores.
-    signal::default_dispositions().map_err(at(ChildStep::Signals))?;
-    signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
-    rustix::process::umask(BODY_UMASK);
-    store_timestamp(start.arena, ChildStep::WorkingDirectory);
-    if !launch.second_filter.is_empty() {
-        seccomp::load(launch.second_filter).map_err(at(ChildStep::Seccomp))?;
-    }
-    seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))?;
-    // Reads the clock without a system call, because the filter might refuse one.
-    store_timestamp(start.arena, ChildStep::Seccomp);
-    Ok(())
-}
-
-fn restrict(ruleset: RulesetCreated) -> Result<(), StepError> {
-    // no_new_privs is already set.
-    let restricted = ruleset.no_new_privs(false).restrict_self();
-    let status =
-        restricted.map_err(|error| at(ChildStep::Landlock)(kernel_landlock::errno_in(&error)))?;
-    if status.ruleset == RulesetStatus::FullyEnforced {
-        Ok(())
-    } else {
-        Err(at(ChildStep::Landlock)(Errno::OPNOTSUPP))
-    }
-}
-
-fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
-    let null;
-    let [stdin, stdout, stderr] = match start.terminal {
-        Some(terminal) => [terminal.as_fd(); 3],
-        None if start.launch.null_stdin => {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
-            null = opened.map_err(at(ChildStep::Streams))?;
-            let [_, stdout, stderr] = start.streams;
-            [null.as_fd(), stdout, stderr]
-        }
-        None => start.streams,
-    };
-    // Sources are above 2, so none is overwritten.
-    dup2_stdin(stdin)
-        .and_then(|()| dup2_stdout(stdout))
-        .and_then(|()| dup2_stderr(stderr))
-        .map_err(at(ChildStep::Streams))?;
-    if let Some(terminal) = start.terminal {
-        rustix::process::ioctl_tiocsctty(terminal).map_err(at(ChildStep::Terminal))?;
-    }
-    Ok(())
-}
-
-fn execute(launch: &LaunchSteps<'_>) -> StepError {
-    let mut failure = Errno::NOENT;
-    for program in launch.programs {
-        // As execvp(3): skip missing files, remember a file that cannot be executed, and try the
-        // rest.
-        match process::execve(program, launch.argv, launch.environment) {
-            Errno::NOENT | Errno::NOTDIR => (),
-            Errno::ACCESS => failure = Errno::ACCESS,
-            other => {
-                failure = other;
-                break;
+impl Serving<'_> {
+    fn serve(&mut self) -> Result<Infallible, StepError> {
+        loop {
+            let mut watched = [
+                PollFd::new(&self.link, PollFlags::IN),
+                PollFd::new(&self.children, PollFlags::IN),
+            ];
+            match rustix::event::poll(&mut watched, None) {
+                Ok(_) | Err(Errno::INTR) => (),
+                Err(errno) => return Err(at(ChildStep::Wait)(errno)),
+            }
+            let has_message = !watched[0].revents().is_empty();
+            let ended = !watched[1].revents().is_empty();
+            if ended {
+                while signal::take(self.children)
+                    .map_err(at(ChildStep::Wait))?
+                    .is_some()
+                {}
+                self.reap()?;
+            }
+            if has_message {
+                self.handle_message()?;
             }
         }
     }
-    at(ChildStep::Execute)(failure)
-}
 
-fn serve(
-    body: i32,
-    link: BorrowedFd<'_>,
-    children: BorrowedFd<'_>,
-) -> Result<Infallible, StepError> {
-    loop {
-        let mut watched = [
-            PollFd::new(&link, PollFlags::IN),
-            PollFd::new(&children, PollFlags::IN),
-        ];
-        match rustix::event::poll(&mut watched, None) {
-            Ok(_) | Err(Errno::INTR) => (),
-            Err(errno) => return Err(at(ChildStep::Wait)(errno)),
-        }
-        let has_message = !watched[0].revents().is_empty();
-        let ended = !watched[1].revents().is_empty();
-        if ended {
-            while signal::take(children)
-                .map_err(at(ChildStep::Wait))?
-                .is_some()
-            {}
-            reap(body, link)?;
-        }
-        if has_message {
-            handle_message(body, link)?;
+    /// Reaps every ended child; exits with the body's first process.
+    fn reap(&mut self) -> Result<(), StepError> {
+        loop {
+            match process::wait(-1, false) {
+                Ok(Some(ended)) if Some(ended.pid) == self.body => {
+                    self.send(message::ENDED, [ended.raw_status, 0, 0])?;
+                    process::exit_now(0)
+                }
+                Ok(Some(ended)) => {
+                    // Not of a process that a command left behind.
+                    if let Some(place) = self.place_of(ended.pid) {
+                        *place = 0;
+                        self.send(message::COMMAND_ENDED, [ended.pid, ended.raw_status, 0])?;
+                    }
+                }
+                Ok(None) | Err(Errno::CHILD) => return Ok(()),
+                Err(errno) => return Err(at(ChildStep::Wait)(errno)),
+            }
         }
     }
-}
 
-/// Reaps every ended child; exits with the body's first process.
-fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
-    loop {
-        match process::wait(-1, false) {
-            Ok(Some(ended)) if ended.pid == body => {
-                link::send(
-                    link,
-                    Message::with(message::ENDED, [ended.raw_status, 0, 0]),
-                    &[],
-                )
-                .map_err(at(ChildStep::Wait))?;
+    fn send(&self, kind: u32, values: [i32; 3]) -> Result<(), StepError> {
+        link::send(self.link, Message { kind, values }, &[]).map_err(at(ChildStep::Wait))
+    }
+
+    fn place_of(&mut self, pid: i32) -> Option<&mut i32> {
+        self.commands.iter_mut().find(|command| **command == pid)
+    }
+
+    /// Handles a message of the supervisor. Exits if the supervisor is gone.
+    fn handle_message(&mut self) -> Result<(), StepError> {
+        let Some((Message { kind, values }, received)) =
+            link::receive(self.link).map_err(at(ChildStep::Wait))?
+        else {
+            process::exit_now(3)
+        };
+        match (kind, self.body) {
+            (message::SIGNAL, body) => {
+                let [signal, command, _] = values;
+                let leader = match command {
+                    0 => body,
+                    pid => self.place_of(pid).copied(),
+                };
+                match leader.map_or(Ok(()), |leader| process::kill(-leader, signal)) {
+                    // The process group is empty; other processes of the body may still run.
+                    Ok(()) | Err(Errno::SRCH) => Ok(()),
+                    Err(errno) => Err(at(ChildStep::Wait)(errno)),
+                }
+            }
+            (message::CONNECT, _) => {
+                let [id, is_v6, port] = values;
+                send_connected(self.link, id, connect(is_v6 != 0, port))
+            }
+            (message::COMMAND, None) => self.start_next(&received),
+            (message::END, None) => {
+                self.send(message::ENDED, [0; 3])?;
                 process::exit_now(0)
             }
-            Ok(Some(_)) => (),
-            Ok(None) | Err(Errno::CHILD) => return Ok(()),
-            Err(errno) => return Err(at(ChildStep::Wait)(errno)),
+            _ => Err(at(ChildStep::Wait)(Errno::BADMSG)),
+        }
+    }
+
+    /// Starts the command in the arena with the received streams.
+    fn start_next(&mut self, received: &Received) -> Result<(), StepError> {
+        let [Some(stdin), Some(stdout), Some(stderr), ..] = received else {
+            return Err(at(ChildStep::Wait)(Errno::BADMSG));
+        };
+        match self.try_start([stdin, stdout, stderr].map(AsFd::as_fd)) {
+            Ok((pid, terminal)) => {
+                if let Some(place) = self.place_of(0) {
+                    *place = pid;
+                }
+                let started = Message::with(message::COMMAND_STARTED, [pid, 0, 0]);
+                let sent = match &terminal {
+                    Some(terminal) => link::send(self.link, started, &[terminal.as_fd()]),
+                    None => link::send(self.link, started, &[]),
+                };
+                sent.map_err(at(ChildStep::Wait))
+            }
+            Err(failed) => self.send(message::COMMAND_FAILED, failed.to_values()),
+        }
+    }
+
+    /// Returns the pid, and the supervisor's end of the terminal.
+    fn try_start(
+        &mut self,
+        streams: [BorrowedFd<'_>; 3],
+    ) -> Result<(i32, Option<OwnedFd>), StepError> {
+        if self.place_of(0).is_none() {
+            return Err(at(ChildStep::StartBody)(Errno::AGAIN));
+        }
+        let command: CommandSteps<'_> = read_plan(self.arena);
+        let terminal = command.terminal.map(open_terminal).transpose();
+        let (master, slave) = terminal.map_err(at(ChildStep::Terminal))?.unzip();
+        let start = CommandStart {
+            arena: self.arena,
+            command: &command,
+            leaves: None,
+            terminal: slave.as_ref(),
+            streams,
+            failed: Cell::new(None),
+            confined: Cell::new(false),
+        };
+        match start_command(&start, self.stack)? {
+            Some(pid) => Ok((pid, master)),
+            None => Err(at(ChildStep::StartBody)(Errno::CANCELED)),
         }
     }
 }
 
-/// Handles a message of the supervisor: a signal for the body's process group, or a request for a
-/// connection to its loopback. Exits if the supervisor is gone.
-fn handle_message(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
-    match link::receive(link).map_err(at(ChildStep::Wait))? {
-        None => process::exit_now(3),
-        Some((
-            Message {
-                kind: message::SIGNAL,
-                values: [signal, ..],
-            },
-            _,
-        )) => {
-            match process::kill(-body, signal) {
-                // The process group is empty; other processes of the body may still run.
-                Ok(()) | Err(Errno::SRCH) => Ok(()),
-                Err(errno) => Err(at(ChildStep::Wait)(errno)),
-            }
-        }
-        Some((
-            Message {
-                kind: message::CONNECT,
-                values: [id, is_v6, port],
-            },
-            _,
-        )) => send_connected(link, id, connect(is_v6 != 0, port)),
-        Some(_) => Err(at(ChildStep::Wait)(Errno::BADMSG)),
-    }
+/// A pseudo-terminal of the body's devpts.
+fn open_terminal(size: TerminalSize) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (master, slave) = terminal::open_pair(c"/dev/pts/ptmx")?;
+    let size = Winsize {
+        ws_row: size.rows,
+        ws_col: size.columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(&master, size)?;
+    Ok((master, slave))
 }
 
 /// Returns a socket that is connected or connecting to a port of the body's loopback. Never blocks.
@@ -382,12 +418,24 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
+    fn handle(body: Option<i32>, link: BorrowedFd<'_>) -> Result<(), StepError> {
+        let mut serving = Serving {
+            body,
+            commands: [0; COMMANDS_MAX],
+            arena: &Arena::new(1 << 16).expect("mapped"),
+            stack: &mut [],
+            link,
+            children: link,
+        };
+        serving.handle_message()
+    }
+
     fn request(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
         let (supervisor, init) = link::pair().expect("a pair");
         let values = [7, i32::from(is_v6), port];
         let kind = message::CONNECT;
         link::send(supervisor.as_fd(), Message { kind, values }, &[]).expect("sent");
-        assert!(handle_message(1, init.as_fd()).is_ok());
+        assert!(handle(Some(1), init.as_fd()).is_ok());
         match receive(supervisor.as_fd()) {
             Ok(InitMessage::Connected(7, socket)) => socket,
             other => panic!("{other:?}"),
@@ -401,7 +449,7 @@ mod tests {
         if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
             let (supervisor, init) = link::pair().expect("a pair");
             drop(supervisor);
-            let result = handle_message(1, init.as_fd());
+            let result = handle(Some(1), init.as_fd());
             panic!("init is still there: {result:?}");
         }
         let program = std::env::current_exe().expect("our own path");
@@ -450,9 +498,17 @@ mod tests {
     #[test]
     fn init_refuses_other_messages_than_signal_and_connect() {
         let (supervisor, init) = link::pair().expect("a pair");
-        for kind in [0, message::LAUNCH, message::ENDED, message::CONNECTED, 99] {
+        for kind in [
+            0,
+            message::LAUNCH,
+            message::ENDED,
+            message::CONNECTED,
+            message::COMMAND,
+            message::END,
+            99,
+        ] {
             link::send(supervisor.as_fd(), Message::of(kind), &[]).expect("sent");
-            let refused = handle_message(1, init.as_fd()).expect_err("refused");
+            let refused = handle(Some(1), init.as_fd()).expect_err("refused");
             assert_eq!(refused, at(ChildStep::Wait)(Errno::BADMSG), "{kind}");
         }
     }

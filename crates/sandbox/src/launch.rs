@@ -1,23 +1,28 @@
 //! Launch: sends the plan to the waiting child and starts the body.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::error::SandboxError;
+use crate::error::{SandboxError, TRACE};
 use crate::image_root::ImageBind;
 use crate::network::{self, NetworkPlan, NetworkSockets};
 use crate::prefork::{Child, Prefork};
 use crate::prepare::{Prepared, describe_view, expect_message, send_or_read_failure};
+use crate::refused_calls::RefusedCalls;
 use crate::ruleset::Ruleset;
-use crate::steps::{self, ChildStep, IdMaps, LaunchSteps, ResourceLimit, message};
+use crate::seccomp::Programs;
+use crate::steps::{self, ChildStep, CommandSteps, IdMaps, LaunchSteps, ResourceLimit, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
+use spec::sandboxes::TerminalSize;
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::process::ArgumentArea;
+use sys::seccomp::Listener;
 use sys::terminal::copy_size;
 
 /// Everything that is known after the manifest was read.
@@ -34,19 +39,51 @@ pub struct LaunchPlan<'a> {
     /// New size of the writable space: bytes and inodes.
     pub resize: Option<(u64, u64)>,
     pub ruleset: Option<Ruleset>,
-    pub filter: &'a [Instruction],
+    pub filter: Programs,
+    /// The paths of the body's calls are looked at.
+    pub is_traced: bool,
+    pub command: CommandPlan,
+    /// No body is started. The sandbox stays until [`Launched::end`], and each command is started by
+    /// [`Launched::start`].
+    pub stays: bool,
+    /// Terminal of the caller, which determines the initial size of the body's.
+    pub caller_terminal: Option<BorrowedFd<'a>>,
+}
+
+/// The paths to try for the program `name`, as execvp(3) does: an empty directory is the working
+/// directory.
+pub fn program_candidates<'path>(
+    name: &[u8],
+    directories: impl IntoIterator<Item = &'path [u8]>,
+) -> Vec<Vec<u8>> {
+    if name.contains(&b'/') {
+        return vec![name.to_vec()];
+    }
+    directories
+        .into_iter()
+        .map(|directory| match directory {
+            [] => [b"./", name].concat(),
+            directory => [directory, b"/", name].concat(),
+        })
+        .collect()
+}
+
+/// A command and what its processes are given.
+#[derive(Debug, Clone, Default)]
+pub struct CommandPlan {
     /// A second filter, which can only refuse more; empty: none.
     pub second_filter: Vec<Instruction>,
     pub limits: Vec<ResourceLimit>,
     pub working_directory: Vec<u8>,
+    /// Paths to try in order.
     pub programs: Vec<Vec<u8>>,
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// The body reads /dev/null instead of its pipe.
+    /// It reads /dev/null instead of its pipe.
     pub null_stdin: bool,
-    /// Terminal of the caller, which determines the initial size of the body's.
-    pub caller_terminal: Option<BorrowedFd<'a>>,
+    /// Of a command of a sandbox that stays: a terminal of this size is made for it.
+    pub terminal: Option<TerminalSize>,
 }
 
 /// An image that becomes the root.
@@ -73,6 +110,9 @@ pub struct Launched {
     pub proc: Option<OwnedFd>,
     /// Sockets of the body's network namespace, if a network was set up.
     pub network: Option<NetworkSockets>,
+    pub refused_calls: RefusedCalls,
+    /// A second filter keeps unix sockets away. It asks no listener about what it refuses.
+    pub refuses_sockets: bool,
     arena: Arena,
     cloned_ns: u64,
 }
@@ -103,8 +143,49 @@ impl Launched {
         self.send(message::CONNECT, [id, i32::from(is_v6), i32::from(port)])
     }
 
+    /// Requests the start of a command in a sandbox that stays, with its three streams. [`receive`]
+    /// returns the answer; until then no other command can be started. Returns `false` if init has
+    /// ended.
+    ///
+    /// # Errors
+    /// ENOMEM: arguments and environment are too long; EINVAL: one of them contains a NUL; those of
+    /// sendmsg(2).
+    pub fn start(
+        &mut self,
+        command: &CommandPlan,
+        streams: [BorrowedFd<'_>; 3],
+    ) -> Result<bool, Errno> {
+        self.arena.overwrite_plan();
+        steps::publish(&self.arena, copy_command(&self.arena, command)?)?;
+        self.send_with(message::COMMAND, [0; 3], &streams)
+    }
+
+    /// Overwrites the plan of a command whose start was answered.
+    pub(crate) fn forget_plan(&mut self) {
+        self.arena.overwrite_plan();
+    }
+
+    /// Sends `signal` to the process group of the command with this pid, as [`Launched::signal`].
+    pub(crate) fn signal_command(&self, pid: i32, signal: i32) -> Result<bool, Errno> {
+        self.send(message::SIGNAL, [signal, pid, 0])
+    }
+
+    /// Ends a sandbox that stays, with everything that runs in it. Returns `false` if init has ended.
+    pub fn end(&self) -> Result<bool, Errno> {
+        self.send(message::END, [0; 3])
+    }
+
     fn send(&self, kind: u32, values: [i32; 3]) -> Result<bool, Errno> {
-        match link::send(self.link.as_fd(), Message { kind, values }, &[]) {
+        self.send_with(kind, values, &[])
+    }
+
+    fn send_with(
+        &self,
+        kind: u32,
+        values: [i32; 3],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<bool, Errno> {
+        match link::send(self.link.as_fd(), Message { kind, values }, descriptors) {
             Ok(()) => Ok(true),
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(false),
             Err(errno) => Err(errno),
@@ -119,7 +200,20 @@ pub enum InitMessage {
     /// Result of [`Launched::connect`]: its id and a non-blocking socket that is connected or
     /// connecting.
     Connected(i32, Result<OwnedFd, Errno>),
+    /// Of a sandbox that stays.
+    Command(CommandEvent),
     Gone,
+}
+
+/// What becomes of a command of a sandbox that stays.
+#[derive(Debug)]
+pub enum CommandEvent {
+    /// It runs, with this pid inside; our end of its terminal.
+    Started(i32, Option<OwnedFd>),
+    /// It was not executed: what failed, the number of the part, the errno.
+    Failed(ChildStep, i32, Errno),
+    /// Its first process ended: its pid inside, wait status.
+    Ended(i32, i32),
 }
 
 /// Reads a message of init from the link, which must be readable (recvmsg(2)).
@@ -155,12 +249,41 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
             };
             Ok(InitMessage::Connected(id, socket.ok_or(refused)))
         }
+        Ok(Some((Message { kind, values }, received, _))) if is_about_command(kind) => {
+            let terminal = received.into_iter().flatten().next();
+            about_command(kind, values, terminal).map(InitMessage::Command)
+        }
         Ok(_) | Err(Errno::CONNRESET) => Ok(InitMessage::Gone),
         Err(errno) => Err(errno),
     }
 }
 
-/// Sends the plan and waits until the body's program has been executed.
+fn is_about_command(kind: u32) -> bool {
+    matches!(
+        kind,
+        message::COMMAND_STARTED | message::COMMAND_FAILED | message::COMMAND_ENDED
+    )
+}
+
+/// Init may be compromised: a number that names no step is EPROTO.
+fn about_command(
+    kind: u32,
+    values: [i32; 3],
+    terminal: Option<OwnedFd>,
+) -> Result<CommandEvent, Errno> {
+    let [first, second, errno] = values;
+    Ok(match kind {
+        message::COMMAND_STARTED => CommandEvent::Started(first, terminal),
+        message::COMMAND_ENDED => CommandEvent::Ended(first, second),
+        _ => {
+            let (step, _act) = ChildStep::from_number(first).ok_or(Errno::PROTO)?;
+            CommandEvent::Failed(step, second, link::errno_from_peer(errno))
+        }
+    })
+}
+
+/// Sends the plan and waits until the body's program has been executed, or, in a sandbox that stays,
+/// until commands can be started.
 ///
 /// `trees` are those of [`ViewStep::Attach`]; `joins` are open `tasks` files of version 1 cgroups.
 ///
@@ -201,8 +324,25 @@ pub fn launch(
         Some(_) => Some(network::receive_sockets(link, &describe)?),
         None => None,
     };
-    match expect_message(link, message::STARTED, "start the body", &describe) {
-        Ok(_) => (),
+    let act = "start the body";
+    let early = if plan.is_traced {
+        let (message, mut received) = expect_message(link, message::LISTENER, act, &describe)?;
+        let listener = listener(message, &mut received);
+        let mut traced = RefusedCalls::new(listener, plan.filter.silent, Instant::now())
+            .traced()
+            .map_err(SandboxError::supervisor(TRACE, "/proc"))?;
+        traced
+            .answer_until_readable(link)
+            .map_err(SandboxError::supervisor("answer", "the calls of the body"))?;
+        Some(traced)
+    } else {
+        None
+    };
+    let refused_calls = match expect_message(link, message::STARTED, act, &describe) {
+        Ok((started, mut received)) => early.unwrap_or_else(|| {
+            let listener = listener(started, &mut received);
+            RefusedCalls::new(listener, plan.filter.silent, Instant::now())
+        }),
         Err(SandboxError::Child {
             step: ChildStep::Execute,
             errno,
@@ -211,7 +351,7 @@ pub fn launch(
             return Err(not_executed(plan, errno));
         }
         Err(error) => return Err(error),
-    }
+    };
     let Prefork {
         child,
         link,
@@ -229,7 +369,17 @@ pub fn launch(
         terminal,
         proc,
         network,
+        refused_calls,
+        refuses_sockets: !plan.command.second_filter.is_empty(),
     })
+}
+
+/// The listener in the message about the start.
+fn listener(started: Message, received: &mut Received) -> Result<Listener, Errno> {
+    let listener = received.first_mut().and_then(Option::take);
+    listener
+        .map(Listener::new)
+        .ok_or_else(|| link::errno_from_peer(started.values[0]))
 }
 
 /// Waits until the root is assembled; returns proc and the pseudo-terminal.
@@ -258,7 +408,7 @@ fn await_ready(
 }
 
 fn not_executed(plan: &LaunchPlan<'_>, errno: Errno) -> SandboxError {
-    let program = escape(plan.argv.first().map_or(&b""[..], Vec::as_slice));
+    let program = escape(plan.command.argv.first().map_or(&b""[..], Vec::as_slice));
     match errno {
         Errno::NOENT | Errno::NOTDIR => SandboxError::ProgramNotFound { program },
         errno => SandboxError::ProgramNotExecutable { program, errno },
@@ -267,10 +417,6 @@ fn not_executed(plan: &LaunchPlan<'_>, errno: Errno) -> SandboxError {
 
 fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> Result<(), Errno> {
     let number = |value: u64| arena.c_string(value.to_string().as_bytes());
-    let mut programs = Vec::with_capacity(plan.programs.len());
-    for program in &plan.programs {
-        programs.push(arena.c_string(program)?);
-    }
     let steps = LaunchSteps {
         network: match &plan.network {
             Some(plan) => Some(network::copy_plan(arena, plan)?),
@@ -299,7 +445,23 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
             Some(ruleset) => Some(steps::copy_ruleset(arena, ruleset)?),
             None => None,
         },
-        filter: arena.slice(plan.filter)?,
+        filter: plan.filter,
+        is_traced: plan.is_traced,
+        command: match plan.stays {
+            false => Some(copy_command(arena, &plan.command)?),
+            true => None,
+        },
+        arguments: ArgumentArea::of_this_process()?,
+    };
+    steps::publish(arena, steps)
+}
+
+fn copy_command<'a>(arena: &'a Arena, plan: &CommandPlan) -> Result<CommandSteps<'a>, Errno> {
+    let mut programs = Vec::with_capacity(plan.programs.len());
+    for program in &plan.programs {
+        programs.push(arena.c_string(program)?);
+    }
+    Ok(CommandSteps {
         second_filter: arena.slice(&plan.second_filter)?,
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(&plan.working_directory)?,
@@ -307,9 +469,8 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         argv: arena.strings(&plan.argv)?,
         environment: arena.strings(&plan.environment)?,
         null_stdin: plan.null_stdin,
-        arguments: ArgumentArea::of_this_process()?,
-    };
-    steps::publish(arena, steps)
+        terminal: plan.terminal,
+    })
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
@@ -332,9 +493,9 @@ fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> Stri
             .as_ref()
             .and_then(|network| network.capture.ports.get(index))
             .map(|port| format!("port {port}")),
-        ChildStep::WorkingDirectory => Some(escape(&plan.working_directory)),
+        ChildStep::WorkingDirectory => Some(escape(&plan.command.working_directory)),
         ChildStep::ResourceLimit => {
-            let limit = plan.limits.get(index);
+            let limit = plan.command.limits.get(index);
             limit.map(|limit| limit.resource.to_string())
         }
         _ => None,

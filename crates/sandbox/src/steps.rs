@@ -9,8 +9,10 @@ use rustix::io::Errno;
 use crate::launch::ImageRoot;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
+use crate::seccomp::Programs;
 use crate::view::ViewStep;
 use filter::bpf::Instruction;
+use spec::sandboxes::TerminalSize;
 use sys::arena::{Arena, Slot, StringArray};
 use sys::process::ArgumentArea;
 
@@ -80,6 +82,7 @@ child_steps! {
     WorkingDirectory: "enter the working directory",
     Landlock: "apply the Landlock ruleset",
     Seccomp: "apply the seccomp filter",
+    Trace: "trace the body",
     Execute: "execute the program",
     Wait: "wait for the body",
 }
@@ -113,6 +116,13 @@ pub(super) struct StepError {
     pub(super) errno: Errno,
 }
 
+impl StepError {
+    /// The values of the message about it.
+    pub(super) fn to_values(self) -> [i32; 3] {
+        [self.step as i32, self.index, self.errno.raw_os_error()]
+    }
+}
+
 pub(super) fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     at_index(step, 0)
 }
@@ -128,6 +138,7 @@ pub(super) mod message {
     pub(crate) const SPACE: u32 = 1;
     /// Init: ready for the launch; descriptors of proc and of the terminal, if requested.
     pub(crate) const READY: u32 = 2;
+    /// Init: the body was executed: 0 and the listener of the filter, or the errno for which it has none.
     pub(crate) const STARTED: u32 = 3;
     /// Init: a step failed before the body was executed: number, index, errno.
     pub(crate) const FAILED: u32 = 4;
@@ -141,17 +152,31 @@ pub(super) mod message {
     pub(crate) const OVERLAID: u32 = 8;
     /// Init: as [`FAILED`], but after the body was executed; the body is killed with init.
     pub(crate) const LOST: u32 = 9;
+    /// Init: the listener of the filter, before [`STARTED`], if the body is traced.
+    pub(crate) const LISTENER: u32 = 10;
+    /// Init: a command of a sandbox that stays was executed: its pid inside; the supervisor's end of its
+    /// terminal, if it has one.
+    pub(crate) const COMMAND_STARTED: u32 = 11;
+    /// Init: as [`FAILED`], of a command of a sandbox that stays.
+    pub(crate) const COMMAND_FAILED: u32 = 12;
+    /// Init: the first process of a command ended: its pid inside, wait status.
+    pub(crate) const COMMAND_ENDED: u32 = 13;
     /// Supervisor: the base plan is in the arena, and for root the id maps are written; the body's
     /// ends of its three streams, then the claims.
     pub(crate) const BASE: u32 = 16;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
-    /// Supervisor: a signal for the body's process group.
+    /// Supervisor: a signal for the process group of the body, or, if the second value is not 0, of the
+    /// command with this pid.
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: connect to the body's loopback: id, 1 for IPv6, port.
     pub(crate) const CONNECT: u32 = 19;
     /// Supervisor: overlayfs requests are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
+    /// Supervisor: a command is in the arena; its three streams.
+    pub(crate) const COMMAND: u32 = 21;
+    /// Supervisor: end, and with init everything that runs.
+    pub(crate) const END: u32 = 22;
 }
 
 /// A step of the view for the child. Targets are relative to the new root.
@@ -221,7 +246,17 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) trees: usize,
     pub(super) joins: usize,
     pub(super) ruleset: Option<RulesetSteps<'a>>,
-    pub(super) filter: &'a [Instruction],
+    pub(super) filter: Programs,
+    pub(super) is_traced: bool,
+    /// `None`: the sandbox stays, and commands follow ([`message::COMMAND`]).
+    pub(super) command: Option<CommandSteps<'a>>,
+    /// Erased, because the body could read init's arguments.
+    pub(super) arguments: ArgumentArea,
+}
+
+/// What the process of a command does until its exec.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CommandSteps<'a> {
     pub(super) second_filter: &'a [Instruction],
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
@@ -229,8 +264,7 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) argv: StringArray<'a>,
     pub(super) environment: StringArray<'a>,
     pub(super) null_stdin: bool,
-    /// Erased, because the body could read init's arguments.
-    pub(super) arguments: ArgumentArea,
+    pub(super) terminal: Option<TerminalSize>,
 }
 
 /// A plan that the supervisor publishes in the arena and the child reads.
@@ -244,6 +278,10 @@ impl Plan for BaseSteps<'_> {
 
 impl Plan for LaunchSteps<'_> {
     const SLOT: Slot = Slot::Launch;
+}
+
+impl Plan for CommandSteps<'_> {
+    const SLOT: Slot = Slot::Command;
 }
 
 /// Publishes `plan`, whose references point into `arena`. Send the message about it afterwards.

@@ -468,7 +468,7 @@ pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, MountError> {
             && (populated.any(|above| is_beneath(target, above))
                 || others.any(|above| is_beneath(target, above)))
         {
-            steps.extend(plan_empty_directory(target, steps.len()));
+            steps.extend(plan_empty(target, mount.is_directory, steps.len()));
         } else {
             steps.push(mount.step());
         }
@@ -481,15 +481,15 @@ pub(crate) fn is_beneath(path: &[u8], above: &[u8]) -> bool {
         .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// Mounts an empty directory of the writable space inside another mount, so that the body neither
-/// sees nor changes the content there.
-fn plan_empty_directory(target: &[u8], number: usize) -> [ViewStep; 3] {
-    let source = format!("/{OVERLAYS}/empty-{number}");
+/// Mounts an empty directory or file of the writable space inside another mount, so that the body
+/// neither sees nor changes the content there.
+fn plan_empty(target: &[u8], is_directory: bool, number: usize) -> [ViewStep; 3] {
+    let source = format!("/{OVERLAYS}/empty-{number}").into_bytes();
     [
         directory(format!("/{OVERLAYS}")),
-        directory(&source),
+        mount_point(&source, is_directory),
         ViewStep::BindFromSpace {
-            source: source.into_bytes(),
+            source,
             target: target.to_vec(),
             access: Access::Writable,
         },
@@ -504,15 +504,19 @@ fn plan_mount_point(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
         .filter(|(_, byte)| **byte == b'/')
         .map(|(end, _)| directory(&target[..end]))
         .collect();
-    steps.push(if is_directory {
-        directory(target)
+    steps.push(mount_point(target, is_directory));
+    steps
+}
+
+fn mount_point(path: &[u8], is_directory: bool) -> ViewStep {
+    if is_directory {
+        directory(path)
     } else {
         ViewStep::File {
-            path: target.to_vec(),
+            path: path.to_vec(),
             contents: Vec::new(),
         }
-    });
-    steps
+    }
 }
 
 #[cfg(test)]

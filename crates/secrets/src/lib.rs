@@ -55,6 +55,7 @@ pub struct ResolvedSecret {
 /// The source of a value, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretSource {
+    pub slug: String,
     /// `vault SLUG` or `oauth ID`.
     pub reference: String,
     /// `directory`, `environment` or `command`.
@@ -231,6 +232,7 @@ fn read_value(
         variable: request.variable.clone(),
         value,
         source: Some(SecretSource {
+            slug: excerpt(&granted.slug),
             reference: match &request.reference {
                 SecretReference::OAuth(_) => describe_reference(&request.reference),
                 _ => format!("vault {}", granted.slug),

@@ -352,11 +352,13 @@ impl Finder {
             error,
             stdout,
             stderr,
+            recorded_output,
             outputs,
             output,
             denials,
             egress,
             plan,
+            view,
             warnings,
             schema_version: _,
             run_id: _,
@@ -368,16 +370,18 @@ impl Finder {
             timings: _,
             steps: _,
             usage: _,
+            samples: _,
             inputs: _,
             bundle: _,
             workspace_sources: _,
             kept: _,
+            observation: _,
             secrets: _,
         } = report;
         let Plan {
             argv,
             limits: _,
-            enforcement: _,
+            enforcement,
             cgroup_backend: _,
             syscall_policy: _,
             run_form: _,
@@ -387,7 +391,9 @@ impl Finder {
             // Preparation runs end before a secret is read.
             preparation: _,
         } = plan;
-        for stream in [stdout, stderr] {
+        let recorded = recorded_output.iter_mut();
+        let recorded = recorded.flat_map(|output| [&mut output.stdout, &mut output.stderr]);
+        for stream in [stdout, stderr].into_iter().chain(recorded) {
             if let Some(captured) = &mut stream.captured {
                 self.mask(captured, stream.dropped_bytes > 0);
             }
@@ -399,6 +405,8 @@ impl Finder {
             .iter_mut()
             .filter_map(|output| output.error.as_mut());
         for error in errors.chain(error) {
+            // A line of the manifest belongs to an error before a secret is read.
+            error.source_line = None;
             self.mask_message(&mut error.message);
             error
                 .hint
@@ -410,6 +418,16 @@ impl Finder {
         }
         self.mask_egress(egress);
         argv.iter_mut().for_each(|text| self.mask_text(text));
+        // Reasons may name paths.
+        for axis in enforcement {
+            axis.reason
+                .iter_mut()
+                .for_each(|reason| self.mask_message(reason));
+        }
+        for path in view.iter_mut().flatten() {
+            self.mask_text(&mut path.path);
+            path.from.iter_mut().for_each(|from| self.mask_text(from));
+        }
         for warning in warnings {
             self.mask_message(&mut warning.message);
         }
@@ -457,7 +475,8 @@ mod tests {
     use serde_json::json;
     use spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
     use spec::outcome::Outcome;
-    use spec::report::{ErrorReport, StreamReport, WarningReport};
+    use spec::plan_report::{PlannedEntry, PlannedPath};
+    use spec::report::{Enforcement, EnforcementState, ErrorReport, StreamReport, WarningReport};
 
     fn finder(values: &[&[u8]]) -> Finder {
         let patterns: Vec<Secret> = values.iter().flat_map(|value| patterns(value)).collect();
@@ -549,23 +568,40 @@ mod tests {
             // A validator quotes the value as JSON, and the message is escaped.
             message: escape(json!(secret).to_string().as_bytes()),
             hint: Some(said(secret)),
+            source_line: None,
         };
         report.error = Some(error);
         report.warnings.push(WarningReport::new("w", said(secret)));
         report.denials.push(Denial {
             kind: "file".to_owned(),
             object: escape(secret.as_bytes()),
+            operation: None,
             rule: "r".to_owned(),
+            errno: None,
             reason: None,
             protocol: None,
             host: None,
             ip: None,
             port: None,
             hint: None,
+            certainty: None,
             count: 1,
-            first_ms: 0,
+            first_ms: Some(0),
         });
         report.plan.argv = vec![escape(secret.as_bytes())];
+        report.plan.enforcement = vec![Enforcement {
+            axis: "landlock".to_owned(),
+            state: EnforcementState::Enforced,
+            reason: Some(escape(secret.as_bytes())),
+        }];
+        report.view = Some(vec![PlannedPath {
+            path: escape(secret.as_bytes()),
+            what: PlannedEntry::Host,
+            from: Some(escape(secret.as_bytes())),
+            writable: false,
+            size_bytes: None,
+            decided_by: "--ro".to_owned(),
+        }]);
         let mut masks = Masks::default();
         assert!(masks.add(secret.as_bytes()));
         masks.mask_report(&mut report);
@@ -585,19 +621,23 @@ mod tests {
             report.denials.push(Denial {
                 kind: "net".to_owned(),
                 object: name(host),
+                operation: None,
                 rule: "network.egress".to_owned(),
+                errno: None,
                 reason: Some(spec::denial_reason::DenialReason::NameNotAllowed),
                 protocol: Some("dns".to_owned()),
                 host: Some(name(host)),
                 ip: None,
                 port: None,
                 hint: Some(format!("--allow-net {}", name(host))),
+                certainty: None,
                 count: 1,
-                first_ms: 0,
+                first_ms: Some(0),
             });
         }
         report.egress.hosts.push(HostTraffic {
             host: name("s3cretvalue"),
+            ports: vec![443],
             connections: 1,
             sent_bytes: 0,
             received_bytes: 0,
@@ -660,6 +700,7 @@ mod tests {
                     code: "invalid-output".to_owned(),
                     message: message.clone(),
                     hint: Some(message),
+                    source_line: None,
                 });
                 masks.mask_report(&mut report);
                 let text = serde_json::to_string(&report).expect("serialised");

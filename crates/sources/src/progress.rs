@@ -37,6 +37,8 @@ pub enum Progress<'now> {
         bytes: u64,
         of_bytes: u64,
     },
+    /// A bundle; `of_bytes` is `None` if it is read from a pipe. Both count its archive.
+    UnpackingBundle { bytes: u64, of_bytes: Option<u64> },
     Sending {
         digest: &'now Digest,
         bytes: u64,
@@ -79,7 +81,7 @@ impl fmt::Display for Progress<'_> {
                 digest,
                 bytes,
                 of_bytes,
-            } => bar(formatter, "receiving", digest, bytes, of_bytes),
+            } => bar(formatter, "receiving", short_of(digest), bytes, of_bytes),
             Self::Downloading {
                 place,
                 bytes,
@@ -90,12 +92,19 @@ impl fmt::Display for Progress<'_> {
                 digest,
                 bytes,
                 of_bytes,
-            } => bar(formatter, "unpacking", digest, bytes, of_bytes),
+            } => bar(formatter, "unpacking", short_of(digest), bytes, of_bytes),
+            Self::UnpackingBundle {
+                bytes,
+                of_bytes: Some(of_bytes),
+            } => bar(formatter, "unpacking", "the bundle", bytes, of_bytes),
+            Self::UnpackingBundle { bytes, .. } => {
+                write!(formatter, "unpacking the bundle: {}", kib(bytes))
+            }
             Self::Sending {
                 digest,
                 bytes,
                 of_bytes,
-            } => bar(formatter, "sending", digest, bytes, of_bytes),
+            } => bar(formatter, "sending", short_of(digest), bytes, of_bytes),
             Self::Waiting { cause, pause } => {
                 write!(formatter, "{cause}; trying again in {pause:?}")
             }
@@ -115,18 +124,21 @@ pub fn short(digits: &str) -> &str {
 fn bar(
     formatter: &mut fmt::Formatter<'_>,
     activity: &str,
-    digest: &Digest,
+    object: impl fmt::Display,
     bytes: u64,
     of_bytes: u64,
 ) -> fmt::Result {
     let done = u128::from(bytes.min(of_bytes)) * BAR_COLUMNS as u128 / u128::from(of_bytes.max(1));
     let bar = "#".repeat(usize::try_from(done).unwrap_or(0));
-    let digest = digest.to_string();
-    let (short, bytes, of_bytes) = (short(&digest), kib(bytes), kib(of_bytes));
+    let (bytes, of_bytes) = (kib(bytes), kib(of_bytes));
     write!(
         formatter,
-        "{activity} {short} [{bar:-<BAR_COLUMNS$}] {bytes} of {of_bytes}"
+        "{activity} {object} [{bar:-<BAR_COLUMNS$}] {bytes} of {of_bytes}"
     )
+}
+
+fn short_of(digest: &Digest) -> String {
+    short(&digest.to_string()).to_owned()
 }
 
 fn kib(bytes: u64) -> String {
@@ -190,6 +202,20 @@ mod tests {
                 "org/repo at 4f3a2b1c4f3a: 2 KiB of 4 KiB",
             ),
             (download(0, None), "org/repo at 4f3a2b1c4f3a: 0 KiB"),
+            (
+                Progress::UnpackingBundle {
+                    bytes: 4096,
+                    of_bytes: None,
+                },
+                "unpacking the bundle: 4 KiB",
+            ),
+            (
+                Progress::UnpackingBundle {
+                    bytes: 2048,
+                    of_bytes: Some(4096),
+                },
+                "unpacking the bundle [############------------] 2 KiB of 4 KiB",
+            ),
             (
                 Progress::Waiting {
                     cause: "the answer was 500",

@@ -1,9 +1,12 @@
 //! The result of `runner check`: the JSON document about one manifest. Its schema is
 //! `schemas/check.schema.json`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use crate::manifest::ManifestError;
+use crate::document::{Place, SourceLine};
+use crate::manifest::{ManifestError, PLAINTEXT_CREDENTIAL};
 use crate::report::WarningReport;
 
 /// The JSON document about one manifest.
@@ -43,6 +46,30 @@ pub struct CheckError {
     pub pointer: Option<String>,
     /// How to correct the error.
     pub hint: Option<String>,
+    /// The line, for messages. Not part of the document.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub source_line: Option<SourceLine>,
+}
+
+/// Adds the line of each error. `read` returns the text of a file by its name in errors. A file with a
+/// credential in plain text gives no line.
+pub fn add_source_lines(errors: &mut [CheckError], read: &dyn Fn(&str) -> Option<Vec<u8>>) {
+    let mut texts: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
+    for error in errors
+        .iter()
+        .filter(|error| error.code == PLAINTEXT_CREDENTIAL)
+    {
+        texts.insert(error.file.clone().unwrap_or_default(), None);
+    }
+    for error in errors {
+        let (Some(file), Some(line), Some(column)) = (&error.file, error.line, error.column) else {
+            continue;
+        };
+        let text = texts.entry(file.clone()).or_insert_with(|| read(file));
+        let place = Place { line, column };
+        error.source_line = text.as_ref().and_then(|text| SourceLine::find(text, place));
+    }
 }
 
 impl From<&ManifestError> for CheckError {
@@ -55,6 +82,7 @@ impl From<&ManifestError> for CheckError {
             column: error.place.map(|place| place.column),
             pointer: error.pointer.clone(),
             hint: error.hint(),
+            source_line: None,
         }
     }
 }

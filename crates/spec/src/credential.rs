@@ -52,6 +52,31 @@ pub fn looks_issued(text: &str) -> bool {
     text.len() >= CREDENTIAL_BYTES_MIN && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
+/// Whether line `index` of a text that is no document may hold a credential: by its own words, by those of
+/// the line before it, or because the text is an inventory or has a key file in it.
+pub(crate) fn may_hold_credential(text: &str, index: usize) -> bool {
+    let is_inventory = |line: &str| keys(line).any(|key| key == "slug");
+    if text.contains("-----BEGIN") || text.lines().any(is_inventory) {
+        return true;
+    }
+    let lines = text.split('\n').skip(index.saturating_sub(1));
+    lines.take(1 + index.min(1)).any(|line| {
+        let words = line.split(|sign: char| sign.is_whitespace() || "\"'`,:=()[]{}".contains(sign));
+        words.into_iter().any(looks_issued) || keys(line).any(names_a_credential)
+    })
+}
+
+/// The words before a `:` or `=`.
+fn keys(line: &str) -> impl Iterator<Item = &str> {
+    let ends = line.match_indices([':', '=']);
+    ends.filter_map(|(end, _)| {
+        let before = line[..end].trim_end().trim_end_matches(['"', '\'']);
+        before
+            .rsplit(|sign: char| sign.is_whitespace() || "\"'`,:=()[]{}".contains(sign))
+            .next()
+    })
+}
+
 fn names_a_credential(key: &str) -> bool {
     let mut words: Vec<String> = vec![String::new()];
     let mut previous_lower = false;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::report::EnforcementState;
 
 /// Version of the document format. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "1.1";
 
 /// What a host can enforce, as `runner doctor --json` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +17,8 @@ pub struct Diagnosis {
     pub schema_version: &'static str,
     /// The result of all items.
     pub verdict: Verdict,
+    /// One sentence: whether this host can run programs, and how strongly.
+    pub summary: String,
     /// The items, in the order in which to fix them.
     pub items: Vec<Item>,
 }
@@ -46,6 +48,9 @@ pub struct Item {
     pub needed_for: Need,
     /// The effect of the state on a run.
     pub effect: String,
+    /// The control of the host that causes the state, such as a setting, a filter or a container; `null`:
+    /// none is known.
+    pub blocked_by: Option<String>,
     /// The command that fixes it; `null`: nothing to fix, or no command can.
     pub mend: Option<String>,
 }

@@ -40,12 +40,18 @@ pub enum EgressCapture {
     None,
 }
 
+/// Maximum of [`HostTraffic::ports`].
+pub const TRAFFIC_PORTS_MAX: usize = 16;
+
 /// Traffic with one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostTraffic {
     /// The name, or the address if the egress list has the address.
     pub host: String,
+    /// TCP ports, ascending; at most 16.
+    #[serde(default)]
+    pub ports: Vec<u16>,
     /// Number of connections.
     pub connections: u64,
     /// Bytes that the host accepted.

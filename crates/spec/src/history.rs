@@ -2,7 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::Report;
+#[cfg(test)]
+use crate::captured::StreamDocument;
+use crate::report::{Report, StreamReport};
+
+/// What `--record-output` keeps of each output stream of a body, in bytes.
+pub const RECORDED_BYTES_MAX: usize = 1 << 20;
 
 /// Whether runs are recorded, from the key `audit` of the configuration. Ordered: of several files the
 /// strictest counts.
@@ -38,8 +43,68 @@ impl AuditPolicy {
 pub enum HistoryLine<'run> {
     /// A run begins.
     Started(StartedRun),
+    /// What was decided about a secret that a run asked for. Precedes the start of the body.
+    Secret(SecretLine<'run>),
     /// The report of a run that ended or was refused, without the output of its body.
     Ended(&'run Report),
+    /// What the body wrote, with `--record-output`. In files of their own.
+    Output(&'run RecordedOutput),
+}
+
+/// The line of one secret.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SecretLine<'run> {
+    /// Lower-case ULID.
+    pub run_id: &'run str,
+    /// UTC, RFC 3339, to the millisecond.
+    pub at: String,
+    #[serde(flatten)]
+    pub decision: &'run SecretDecision,
+}
+
+/// What was decided about a secret that a run asked for. Never its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SecretDecision {
+    /// The variable that it is for.
+    pub variable: String,
+    /// The slug in the inventory, for `oauth` the id after `oauth/`; `null`: the caller gives the value.
+    pub slug: Option<String>,
+    /// Who gets it: the tool or workflow, or the command.
+    pub consumer: String,
+    /// The decision.
+    pub decision: Decision,
+    /// What decided: a flag, a permission of an inventory, the host's policy; for `unresolved` why there is
+    /// no value.
+    pub reason: String,
+}
+
+/// A decision about a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The body gets its value.
+    Granted,
+    /// The run is refused.
+    Refused,
+    /// Granted, but the host has no usable value: the run is refused.
+    Unresolved,
+}
+
+/// The start of what a body wrote, without the values of its secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RecordedOutput {
+    /// Lower-case ULID.
+    pub run_id: String,
+    /// The standard output. What is not recorded counts as dropped.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
+    pub stdout: StreamReport,
+    /// The standard error.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
+    pub stderr: StreamReport,
 }
 
 /// A run that begins.

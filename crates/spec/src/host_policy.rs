@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::egress;
 use crate::history::AuditPolicy;
-use crate::host_config::{Statement, WrittenUidRange};
+use crate::host_config::{Statement, WrittenFlags, WrittenUidRange};
 use crate::image::ImageTemplate;
 use crate::oci_policy::OciPolicy;
 use crate::preparation::{self, PreparationPolicy};
@@ -49,6 +49,8 @@ pub struct HostPolicy {
     /// The loosest system call policy that a run may have.
     pub syscalls: SyscallPolicyName,
     pub audit: AuditPolicy,
+    /// Added to the flags of every run.
+    pub flags: WrittenFlags,
 }
 
 /// Upper bounds. A built-in bound applies only to a bundle's own manifest. A bound from a
@@ -201,8 +203,17 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             .filter_map(|file| file.audit)
             .max()
             .unwrap_or_default(),
+        flags: merge_flags(statements),
     };
     (policy, forbidden)
+}
+
+fn merge_flags(statements: &[Statement]) -> WrittenFlags {
+    let mut flags = WrittenFlags::default();
+    for file in statements {
+        flags.extend(&file.flags);
+    }
+    flags
 }
 
 pub(super) fn smallest<T: Ord + Copy>(

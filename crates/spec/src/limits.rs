@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use crate::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use crate::report::EnforcementState;
 
 /// A limit of a run.
@@ -337,6 +338,17 @@ impl Limit {
         match self.row().flag {
             Some(flag) => format!("--{}", flag.long),
             None => "the flag".to_owned(),
+        }
+    }
+
+    /// How to change a value that `source` decided: by the flag, unless something else bounds it.
+    #[must_use]
+    pub fn how_to_change(self, source: Option<&str>) -> String {
+        let flag = self.flag();
+        match source {
+            None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
+            Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
+            Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
         }
     }
 

@@ -17,6 +17,19 @@ pub struct NetworkOptions {
     /// `--report-denials`: report denials even if nothing is allowed.
     pub report_denials: bool,
     pub capture: CaptureChoice,
+    pub learning: HostLearning,
+}
+
+/// What `runner learn` does with the hosts that the manifest of a bundle asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HostLearning {
+    /// The run is not learned from.
+    #[default]
+    Off,
+    /// They are closed, and need no grant.
+    Closed,
+    /// `--learn-net`: every public name is allowed, and names need no grant.
+    Public,
 }
 
 /// `--publish HOST_PORT:BODY_PORT`, ordered by the host's port.

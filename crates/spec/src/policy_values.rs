@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::host_config::Statement;
+use crate::host_config::{HostPath, Statement, WrittenFlags};
 use crate::host_policy::{HostPolicy, merge, names};
 use crate::oci_policy::OciPolicy;
 use crate::path::escape;
@@ -153,6 +153,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     values.extend(preparation(&policy.preparation));
     values.push(("syscalls", policy.syscalls.name().to_owned()));
     values.push(("audit", policy.audit.name().to_owned()));
+    values.extend(flags(&policy.flags));
     values
 }
 
@@ -249,6 +250,18 @@ fn cache_and_github(policy: &HostPolicy) -> [(&'static str, String); 8] {
                     .map(|from| escape(from.as_bytes())),
                 "none",
             ),
+        ),
+    ]
+}
+
+fn flags(flags: &WrittenFlags) -> [(&'static str, String); 3] {
+    let paths = |paths: &[HostPath]| list(paths.iter().map(|path| escape(path.0.as_bytes())));
+    [
+        ("flags.ro", paths(&flags.ro)),
+        ("flags.rw", paths(&flags.rw)),
+        (
+            "flags.allow_net",
+            list(flags.allow_net.iter().map(ToString::to_string)),
         ),
     ]
 }

@@ -9,20 +9,26 @@ use crate::captured::StreamDocument;
 pub use crate::captured::StreamReport;
 use crate::denial_reason::DenialReason;
 use crate::digest::Digest;
+use crate::document::SourceLine;
 use crate::egress_report::EgressReport;
+use crate::history::RecordedOutput;
 use crate::image_report::ImageReport;
 use crate::limits::Limit;
 use crate::manifest::SourceCommit;
 use crate::named::{Named, by_name};
+use crate::observation::Observation;
 use crate::outcome::Outcome;
+use crate::path_use::PathOperation;
+use crate::plan_report::PlannedPath;
 use crate::preparation_report::PreparationReport;
 use crate::run_form::RunForm;
 pub use crate::runner_report::RunnerReport;
 use crate::syscall_policy::SyscallPolicyName;
+use crate::usage_sample::UsageSample;
 use crate::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document format. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "2.1";
+pub const SCHEMA_VERSION: &str = "2.4";
 
 pub(crate) const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -47,8 +53,8 @@ pub struct Report {
     pub cancelled_by: Option<i32>,
     /// Why the outcome is `refused` or `failed`; `null`: it is neither.
     pub error: Option<ErrorReport>,
-    /// Wall time of each phase by its name, in order, milliseconds: `prepare`, `unpack`, `sources`,
-    /// `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    /// Wall time of each phase by its name, in order, milliseconds: `prepare`, `unpack`, `plan`,
+    /// `sources`, `stage`, `launch`, `body`, `sync`, `clean`.
     #[serde(rename = "timings_ms", serialize_with = "by_name")]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, f64>"))]
     pub timings: Vec<Timing>,
@@ -56,11 +62,19 @@ pub struct Report {
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
     pub steps: Vec<StepEnd>,
+    /// What `--record-output` keeps in the history. Not part of the document.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub recorded_output: Option<RecordedOutput>,
     /// Resources that the body used.
     pub usage: Usage,
+    /// The same over time, for a page; `null`: not sampled, without `--report` or without a cgroup.
+    pub samples: Option<Vec<UsageSample>>,
     /// Decisions before the body was started.
     #[serde(flatten)]
     pub plan: Plan,
+    /// The paths that the body saw, parents first, for a page; `null`: not recorded, without `--report`.
+    pub view: Option<Vec<PlannedPath>>,
     /// The body's standard output.
     #[cfg_attr(test, schemars(with = "StreamDocument"))]
     pub stdout: StreamReport,
@@ -75,6 +89,8 @@ pub struct Report {
     pub output: Option<serde_json::Value>,
     /// Denied operations of the body.
     pub denials: Vec<Denial>,
+    /// Which kinds of denials were observed.
+    pub observation: Observation,
     /// The network.
     pub egress: EgressReport,
     /// The bundle; `null` for `runner run`.
@@ -168,6 +184,20 @@ pub struct Exit {
     pub raw_status: i32,
 }
 
+impl Exit {
+    /// Decodes a wait status (wait(2)).
+    #[must_use]
+    pub fn of_wait_status(raw_status: i32) -> Self {
+        let signal = raw_status & 0x7f;
+        Self {
+            code: (signal == 0).then_some((raw_status >> 8) & 0xff),
+            signal: (signal != 0).then_some(signal),
+            core_dump: signal != 0 && raw_status & 0x80 != 0,
+            raw_status,
+        }
+    }
+}
+
 /// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -178,6 +208,10 @@ pub struct ErrorReport {
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,
+    /// The line of the manifest or configuration, for messages. Not part of the document.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub source_line: Option<Box<SourceLine>>,
 }
 
 /// Formats an error with its causes in one line.
@@ -204,9 +238,13 @@ pub struct Timing {
     pub duration_us: u64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
-fn milliseconds(us: u64) -> f64 {
-    us as f64 / 1_000.0
+impl Timing {
+    /// The duration in milliseconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
+    pub fn milliseconds(&self) -> f64 {
+        self.duration_us as f64 / 1_000.0
+    }
 }
 
 impl Named for Timing {
@@ -217,7 +255,7 @@ impl Named for Timing {
 
 impl Serialize for Timing {
     fn serialize<Into: Serializer>(&self, into: Into) -> Result<Into::Ok, Into::Error> {
-        into.serialize_f64(milliseconds(self.duration_us))
+        into.serialize_f64(self.milliseconds())
     }
 }
 
@@ -372,7 +410,7 @@ pub enum SyncState {
     Missing,
     /// It could not be written, or writing it is not allowed.
     Failed,
-    /// Not copied: the run was cancelled.
+    /// Not copied: the run was cancelled, or it was learned from.
     Skipped,
 }
 
@@ -380,12 +418,17 @@ pub enum SyncState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Denial {
-    /// `syscall`, `file`, `net`, `exec`.
+    /// `net`, `syscall`, `resource`, `file`, `exec`, `signal`.
     pub kind: String,
-    /// What the body tried to use, such as `example.org:443`.
+    /// What the body tried to use, such as `example.org:443`, or the call with the arguments that
+    /// decided: `socket(17, 3, 0)`, or a path of the body's view, or `SIGTERM to process 1`.
     pub object: String,
+    /// What it tried to do with the path; only of `file` and `exec`.
+    pub operation: Option<PathOperation>,
     /// The rule that denied it.
     pub rule: String,
+    /// The error that the body got, such as `EPERM`; not of `net`.
+    pub errno: Option<String>,
     /// Why it was denied; only of `net`.
     pub reason: Option<DenialReason>,
     /// `dns`, `tcp`, `udp`, `icmp`, `sctp`, `udplite`, or the number of an IP protocol; only of
@@ -399,10 +442,22 @@ pub struct Denial {
     pub port: Option<u16>,
     /// How to fix it.
     pub hint: Option<String>,
+    /// `inferred`: from what was at the path when the call was made, and the body may not have got this
+    /// error; `null`: it got it.
+    pub certainty: Option<Certainty>,
     /// Number of attempts.
     pub count: u64,
-    /// Time of the first attempt, in milliseconds since the body was started.
-    pub first_ms: u64,
+    /// Time of the first attempt, in milliseconds since the body was started; `null`: unknown.
+    pub first_ms: Option<u64>,
+}
+
+/// How it is known that the body got an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// From what was at the path when the call was made.
+    Inferred,
 }
 
 /// The bundle.
@@ -521,14 +576,18 @@ impl Report {
             error: None,
             timings: Vec::new(),
             steps: Vec::new(),
+            recorded_output: None,
             usage: Usage::default(),
+            samples: None,
             plan: Plan::default(),
+            view: None,
             stdout: StreamReport::default(),
             stderr: StreamReport::default(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             output: None,
             denials: Vec::new(),
+            observation: Observation::default(),
             egress: EgressReport::default(),
             bundle: None,
             workspace_sources: Vec::new(),

@@ -16,6 +16,8 @@ pub enum Subject {
     Bundle(BundleArgument),
     /// `runner run -- CMD ARGS…`: argv, not empty.
     Command(Vec<Vec<u8>>),
+    /// `runner sandbox create`: no command; they come later.
+    Sandbox,
 }
 
 /// Where the bundle comes from.
@@ -122,6 +124,10 @@ pub enum OnOutputLimit {
 
 /// How the body's standard streams are connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent flags, each with a name"
+)]
 pub struct StreamOptions {
     /// `-i`: pass on the caller's standard input.
     pub interactive: bool,
@@ -129,6 +135,10 @@ pub struct StreamOptions {
     pub terminal: bool,
     /// Put the body's output into the report instead of passing it on.
     pub capture: bool,
+    /// `--record-output`: keep the start of the body's output in the history.
+    pub record: bool,
+    /// `--stats`: show what the run uses while it goes on.
+    pub stats: bool,
 }
 
 /// What a bundle's own manifest may ask for.
@@ -230,6 +240,10 @@ pub struct OciOptions {
 
 /// A request for one run.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent flags, each with a name"
+)]
 pub struct Request {
     pub subject: Subject,
     pub bundle: BundleOptions,
@@ -244,6 +258,10 @@ pub struct Request {
     pub network: NetworkOptions,
     pub limits: LimitOptions,
     pub streams: StreamOptions,
+    /// `--report`: the report has the view of the body and samples of its use.
+    pub is_detailed: bool,
+    /// `--trace`: look at the paths that the body uses.
+    pub is_traced: bool,
     pub stop_signal: i32,
     pub strict: bool,
     /// `--syscalls`. A stricter host policy wins.
@@ -278,6 +296,8 @@ impl Request {
                 capture: true,
                 ..StreamOptions::default()
             },
+            is_detailed: false,
+            is_traced: false,
             stop_signal: Self::SIGTERM,
             strict: false,
             syscalls: None,

@@ -12,7 +12,7 @@ use crate::directory::StoreDirectory;
 use crate::entries::{Building, EntryUse, LockedEntry, TREE, TREES};
 use crate::error::CacheError;
 use crate::facts::{FACTS, Facts, read_listing};
-use crate::files::OpenDirectory;
+use crate::files::{InUseDirectory, OpenDirectory};
 use crate::identity::{Identity, archive_key};
 use crate::location::CacheLocation;
 use archive::{Tree, UnpackLimits, Unpacked};
@@ -73,7 +73,7 @@ pub struct InUse {
 #[derive(Debug)]
 pub(super) enum Owner {
     /// An entry of the cache, with the lock.
-    Entry(OpenDirectory),
+    Entry(InUseDirectory),
     /// A tree that is not kept: dropping it removes the tree.
     Temporary(Building),
 }

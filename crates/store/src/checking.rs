@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::entries::{TREE, TREES};
 use crate::error::CacheError;
 use crate::facts::{Facts, last_use};
-use crate::files::OpenDirectory;
+use crate::files::{InUseDirectory, OpenDirectory};
 use archive::{Entry, Tree, content_digest};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
@@ -79,9 +79,9 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
         let problem = match root.directory(&name) {
             Ok(None) => continue,
             Ok(Some(entry)) => {
-                entry.lock_shared()?;
+                let entry = InUseDirectory::new(entry)?;
                 // Removed or replaced before it was locked.
-                if !root.is_still(&entry, &name)? {
+                if !root.is_still(&*entry, &name)? {
                     continue;
                 }
                 let problem = check_entry(&entry, &key)?;
@@ -258,7 +258,7 @@ mod tests {
         let root = &cache.directory.root;
         let name = format!("{TREES}/entry");
         let judged = root.directory(&name).expect("opened").expect("there");
-        judged.lock_shared().expect("locked");
+        let judged = InUseDirectory::new(judged).expect("locked");
         root.rename(&name, "building/away").expect("renamed");
         root.make_directory(&name).expect("made");
         cache

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode};
 use crate::directory::{BUILDING, NamesLock, StoreDirectory};
 use crate::error::{CacheError, failed};
 use crate::facts::{FACTS, Facts, last_use, read_body};
-use crate::files::OpenDirectory;
+use crate::files::{InUseDirectory, OpenDirectory};
 use spec::digest::Digest;
 
 pub(crate) const TREES: &str = "trees";
@@ -34,8 +34,7 @@ pub struct Building {
 /// An entry in use, with the first line of its facts.
 #[derive(Debug)]
 pub(crate) struct LockedEntry {
-    /// Its directory, with the lock.
-    pub(crate) entry: OpenDirectory,
+    pub(crate) entry: InUseDirectory,
     pub(crate) head: Facts,
 }
 
@@ -49,7 +48,7 @@ pub struct KeyedTree {
     /// Bytes of all files.
     pub bytes: u64,
     pub disk_bytes: u64,
-    entry: OpenDirectory,
+    entry: InUseDirectory,
 }
 
 /// Data stored with a keyed tree.
@@ -117,10 +116,10 @@ impl KeyedTree {
         Ok(read_body(&self.entry)?.unwrap_or_default())
     }
 
-    /// Returns the directory of the tree, and the descriptor with the lock.
+    /// Returns the directory of the tree, and what keeps it.
     #[must_use]
-    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
-        (self.root, self.entry.into_descriptor())
+    pub fn into_parts(self) -> (OwnedFd, InUseDirectory) {
+        (self.root, self.entry)
     }
 
     fn new(locked: LockedEntry, tree: OpenDirectory) -> Self {
@@ -233,9 +232,9 @@ impl StoreDirectory {
             let Some(entry) = self.root.directory(&name)? else {
                 return Ok(None);
             };
-            entry.lock_shared()?;
+            let entry = InUseDirectory::new(entry)?;
             // Removed or replaced before it was locked.
-            if !self.root.is_still(&entry, &name)? {
+            if !self.root.is_still(&*entry, &name)? {
                 continue;
             }
             let Some(head) = Facts::read(&entry, key)? else {
@@ -255,7 +254,7 @@ impl StoreDirectory {
         mut building: Building,
         key: &str,
         is_valid: impl Fn(&OpenDirectory) -> Result<bool, CacheError>,
-    ) -> Result<OpenDirectory, CacheError> {
+    ) -> Result<InUseDirectory, CacheError> {
         let name = format!("{TREES}/{key}");
         let existing = self.root.directory(&name)?;
         let is_valid = match &existing {
@@ -274,8 +273,7 @@ impl StoreDirectory {
             }
         };
         // The conversion of the lock is not atomic (flock(2)), but removal needs the lock on the names.
-        entry.lock_shared()?;
-        Ok(entry)
+        InUseDirectory::new(entry)
     }
 
     /// Removes the damaged entry `key`. Processes that use it keep it.

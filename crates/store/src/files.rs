@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::error::{CacheError, failed};
 use crate::locks;
 use sys::file::errno_of;
-use sys::lock::try_claim_file;
+use sys::lock::{release_file, try_claim_file};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -26,6 +27,33 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
 pub struct OpenDirectory {
     descriptor: OwnedFd,
     path: PathBuf,
+}
+
+/// A directory with a shared lock, which prevents its removal while this value lives.
+#[derive(Debug)]
+pub struct InUseDirectory(OpenDirectory);
+
+impl InUseDirectory {
+    /// Waits for the lock.
+    pub(crate) fn new(directory: OpenDirectory) -> Result<Self, CacheError> {
+        locks::lock_shared(directory.as_fd(), &directory.path)?;
+        Ok(Self(directory))
+    }
+}
+
+impl Deref for InUseDirectory {
+    type Target = OpenDirectory;
+
+    fn deref(&self) -> &OpenDirectory {
+        &self.0
+    }
+}
+
+impl Drop for InUseDirectory {
+    fn drop(&mut self) {
+        // If this fails, the lock ends with the last descriptor.
+        let _closed = self.0.unlock();
+    }
 }
 
 impl AsFd for OpenDirectory {
@@ -217,11 +245,7 @@ impl OpenDirectory {
     }
 
     pub(crate) fn unlock(&self) -> Result<(), CacheError> {
-        rustix::fs::flock(self, FlockOperation::Unlock).map_err(failed("flock", &self.path))
-    }
-
-    pub(crate) fn lock_shared(&self) -> Result<(), CacheError> {
-        locks::lock_shared(self.as_fd(), &self.path)
+        release_file(self.as_fd()).map_err(failed("flock", &self.path))
     }
 }
 

@@ -57,7 +57,7 @@ pub use copy::copy_into;
 pub use directory::{Claim, NamesLock, StoreDirectory};
 pub use entries::{Building, Collected, EntryUse, KeyedTree, Label};
 pub use error::CacheError;
-pub use files::OpenDirectory;
+pub use files::{InUseDirectory, OpenDirectory};
 pub use history::{History, HistoryError, read_history};
 pub use identity::{Distrust, Identity, hash};
 pub use location::{CacheLocation, file_system, select_location};

@@ -21,13 +21,14 @@ pub struct Arena {
     behind_ns: Cell<u64>,
 }
 
-/// Slots for published values at the start of the mapping. Order of use: base, overlay, launch.
+/// Slots for published values at the start of the mapping. Order of use: base, overlay, launch, command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Slot {
     Base = 0,
     Launch = 1,
     Overlay = 2,
+    Command = 3,
 }
 
 /// NUL-terminated strings of an arena, with a null pointer after the last.
@@ -42,7 +43,7 @@ impl StringArray<'_> {
 
 const PUBLISHED_BYTES_MAX: usize = 1024;
 pub(crate) const TIMESTAMPS_MAX: usize = 256;
-const TIMESTAMPS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
+const TIMESTAMPS_AT: usize = 4 * PUBLISHED_BYTES_MAX;
 const PLAN_AT: usize = TIMESTAMPS_AT + TIMESTAMPS_MAX * size_of::<u64>();
 
 impl Arena {
@@ -85,10 +86,10 @@ impl Arena {
         self.used_bytes.set(end);
         // SAFETY: `start` is at most `size_bytes` (checked above), within the one mapping.
         let target = unsafe { self.base.add(start) }.cast::<T>();
-        // SAFETY: the target is aligned, holds `items.len()` values, was never returned before (the
-        // offset only grows), and cannot overlap memory of the caller.
+        // SAFETY: the target is aligned, holds `items.len()` values, is not borrowed (the offset only
+        // grows while a reference lives), and cannot overlap memory of the caller.
         unsafe { target.copy_from_nonoverlapping(NonNull::from(items).cast(), items.len()) };
-        // SAFETY: the values were just written and are not written again while the arena lives.
+        // SAFETY: the values were just written and are not written again while the arena is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
     }
 
@@ -117,8 +118,9 @@ impl Arena {
         self.slice(&pointers).map(StringArray)
     }
 
-    /// Overwrites the plan in both processes, because the environment contains secrets. Published
-    /// values and timestamps stay. The other process must not read the plan afterwards.
+    /// Overwrites the plan in both processes, because the environment contains secrets, and makes room
+    /// for the next one. Published values and timestamps stay. The other process must not read the plan
+    /// afterwards.
     pub fn overwrite_plan(&mut self) {
         for offset in PLAN_AT..self.used_bytes.get() {
             // SAFETY: within the mapping, as checked by `slice`.
@@ -127,6 +129,7 @@ impl Arena {
             // the write is not optimized away.
             unsafe { byte.write_volatile(0) };
         }
+        self.used_bytes.set(PLAN_AT);
     }
 
     /// Stores `value`, which the other process reads with [`Arena::read_published`]. Fails with E2BIG if

@@ -27,6 +27,13 @@ pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     try_flock(file, FlockOperation::NonBlockingLockShared)
 }
 
+/// Ends the lock of the whole file (flock(2)).
+///
+/// Closing the descriptor is not enough where other threads fork: their child has a copy of it for a while.
+pub fn release_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::fs::flock(file, FlockOperation::Unlock)
+}
+
 fn try_flock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Errno> {
     match retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Ok(()) => Ok(true),

@@ -54,12 +54,16 @@ pub enum Call {
     Openat2,
     /// mount_setattr(2), Linux 5.12.
     MountSetattr,
+    /// unshare(2) for a user namespace.
+    Unshare,
 }
 
-/// Whether the call exists and no outer filter hides it. The arguments are invalid, so the call has
-/// no effect.
-#[must_use]
-pub fn has_call(call: Call) -> bool {
+/// Checks that the call exists and that no outer filter refuses it. The arguments are invalid, so the call
+/// has no effect.
+///
+/// # Errors
+/// An errno that the kernel does not return for these arguments: ENOSYS, or that of a filter.
+pub fn try_call(call: Call) -> Result<(), Errno> {
     let nothing = std::ptr::null::<u8>();
     let result = match call {
         // SAFETY: a null name is refused (EFAULT, or EPERM before that).
@@ -72,8 +76,16 @@ pub fn has_call(call: Call) -> bool {
         Call::MountSetattr => unsafe {
             libc::syscall(libc::SYS_mount_setattr, -1, nothing, 0, nothing, 0)
         },
+        // SAFETY: integers; CLONE_VFORK is none of the flags of unshare(2), which is refused (EINVAL).
+        Call::Unshare => unsafe {
+            libc::syscall(libc::SYS_unshare, kind::USER | libc::CLONE_VFORK as u64)
+        },
     };
-    !matches!(process::check(result), Err(Errno::NOSYS))
+    match process::check(result) {
+        Err(Errno::INVAL) | Ok(_) => Ok(()),
+        Err(Errno::FAULT | Errno::PERM) if call == Call::Fsopen => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Whether the kernel supports seccomp filters that kill processes (Linux 4.14).

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -354,11 +355,19 @@ pub struct ArgumentArea {
 
 impl ArgumentArea {
     /// Reads `arg_start`, `arg_end`, `env_start` and `env_end` of /proc/self/stat
-    /// (proc_pid_stat(5), Linux 3.5).
+    /// (proc_pid_stat(5), Linux 3.5), once: a process keeps its area, and a forked one has the same.
     ///
     /// # Errors
     /// The errno of open(2) or read(2); EINVAL if the fields are missing.
     pub fn of_this_process() -> Result<Self, Errno> {
+        static AREA: OnceLock<ArgumentArea> = OnceLock::new();
+        match AREA.get() {
+            Some(area) => Ok(*area),
+            None => Self::read().map(|area| *AREA.get_or_init(|| area)),
+        }
+    }
+
+    fn read() -> Result<Self, Errno> {
         let text = std::fs::read("/proc/self/stat").map_err(|error| errno_of(&error))?;
         let text = String::from_utf8_lossy(&text);
         // The second field is a name in parentheses, which may itself contain parentheses and

@@ -52,6 +52,19 @@ pub fn is_pending(signals: SignalSet) -> Result<bool, Errno> {
     Ok(waiting & signals.0 != 0)
 }
 
+/// A blocked signal that requests the end of a run and is pending (rt_sigpending(2)); it stays so.
+pub fn pending_end() -> Result<Option<i32>, Errno> {
+    if !is_pending(SignalSet::of(&ENDING))? {
+        return Ok(None);
+    }
+    for number in ENDING {
+        if is_pending(SignalSet::of(&[number]))? {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
 /// Creates a signalfd for `signals`, which must be blocked (signalfd4(2)).
 pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;

@@ -28,6 +28,25 @@ impl From<Errno> for Unopened {
 /// Opens `path` with `O_PATH` by component, so that no component can be replaced between check and
 /// use. Follows magic links of /proc by the text that readlink(2) returns.
 pub fn open(path: &[u8]) -> Result<OwnedFd, Unopened> {
+    walk(path, |_| Ok(()))
+}
+
+/// As [`open`], for a path that a stranger chose: it mounts nothing. Fails with EXDEV below an automount
+/// point (autofs), where each name that is looked up may be one.
+pub fn open_without_automount(path: &[u8]) -> Result<OwnedFd, Unopened> {
+    walk(path, |directory| {
+        match rustix::fs::fstatfs(directory)?.f_type {
+            AUTOFS => Err(Errno::XDEV),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// `AUTOFS_SUPER_MAGIC` of `<linux/magic.h>`.
+const AUTOFS: rustix::fs::FsWord = 0x0187;
+
+/// `enter` is called with each directory before a name is looked up in it.
+fn walk(path: &[u8], enter: impl Fn(&OwnedFd) -> Result<(), Errno>) -> Result<OwnedFd, Unopened> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open_start = |start: &str| rustix::fs::openat(CWD, start, flags, Mode::empty());
     let reversed_components = |path: &[u8]| -> Vec<Vec<u8>> {
@@ -45,6 +64,7 @@ pub fn open(path: &[u8]) -> Result<OwnedFd, Unopened> {
         if matches!(&*component, b"" | b".") {
             continue;
         }
+        enter(&current)?;
         let next = rustix::fs::openat(&current, &*component, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&next)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -23,23 +22,15 @@ const SENT_BYTES: usize = 64 << 10;
 const SENT_FIRST_BYTES: usize = 4 << 10;
 /// Room for the next part of the answer.
 const RECEIVED_BYTES: usize = 4 << 10;
-/// Time between two questions whether the caller cancelled.
+/// Of the length before a question and its answer.
+const LENGTH_BYTES: usize = 4;
+/// Time between two questions whether the caller cancelled, or a signal is pending.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// From the first byte of an answer: what has arrived then is the answer.
 const REST_TIME: Duration = Duration::from_secs(10);
-
-/// What children overwrite: see [`hide_arguments`].
-static HIDDEN: OnceLock<ArgumentArea> = OnceLock::new();
-
-/// Children that are started from now on get neither the arguments nor the environment of this process.
-///
-/// # Errors
-/// As [`ArgumentArea::of_this_process`].
-pub fn hide_arguments() -> Result<(), Errno> {
-    let area = ArgumentArea::of_this_process()?;
-    HIDDEN.get_or_init(|| area);
-    Ok(())
-}
+/// Time in which the child neither reads nor answers. It may decompress what a pipe holds and write it to a
+/// slow disk; a limit on the whole time would depend on the speed of the network.
+const STALL_MAX: Duration = Duration::from_secs(600);
 
 /// Limits of the child process.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +98,8 @@ pub struct Sent<'run> {
 /// What ends the parent's wait for the child, apart from the time limit.
 #[derive(Clone, Copy)]
 enum Interrupt<'run> {
-    /// A signal that ends a run, read from a signalfd(2).
+    /// A signal that ends a run, read from a signalfd(2). Without one, a blocked signal that is pending,
+    /// which is left to the caller.
     Signals(Option<BorrowedFd<'run>>),
     Poll(&'run dyn Fn() -> bool),
 }
@@ -153,6 +145,7 @@ fn run(
     let worker = Worker::start(limits, &[source], confine, run).map_err(WorkerError::Host)?;
     let mut parent = Parent {
         until: until(limits.time),
+        stall_max: STALL_MAX,
         interrupt,
         answer: &worker.answer,
     };
@@ -178,7 +171,8 @@ pub struct Worker {
 
 impl Worker {
     /// Starts a child that calls `confine` and then `run`, whose result is its answer. It has a copy of
-    /// the parent's memory, and its rights until `confine`; its standard streams are /dev/null.
+    /// the parent's memory without the kernel's arguments and environment, and the parent's rights until
+    /// `confine`; its standard streams are /dev/null.
     ///
     /// `confine` gets the descriptors that it must leave open, in ascending order: those of `keep` and
     /// the worker's own. In the parent, both closures are dropped with what they own.
@@ -190,13 +184,12 @@ impl Worker {
     ) -> Result<Self, Errno> {
         let (answer, answer_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let mapped = mapped_bytes()?;
+        let arguments = ArgumentArea::of_this_process()?;
         // SAFETY: the child computes, allocates (allowed after fork(3)), writes and exits; the
         // supervisor has one thread.
         let Some(pid) = unsafe { process::fork() }? else {
             drop(answer);
-            if let Some(area) = HIDDEN.get() {
-                area.overwrite(b"");
-            }
+            arguments.overwrite(b"");
             let mut keep = [&[0, 1, 2, answer_end.as_raw_fd()], keep].concat();
             keep.sort_unstable();
             let confined = limit(&limits, mapped).and_then(|()| confine(&keep));
@@ -212,6 +205,7 @@ impl Worker {
     pub fn finish(self, time: Duration, bytes_max: usize) -> Result<Vec<u8>, WorkerError> {
         let mut parent = Parent {
             until: until(Some(time)),
+            stall_max: STALL_MAX,
             interrupt: Interrupt::Signals(None),
             answer: &self.answer,
         };
@@ -240,6 +234,76 @@ impl Drop for Worker {
         // Nothing can be done about a failure, and the child dies with its parent.
         self.reap().unwrap_or_default();
     }
+}
+
+/// A child that answers one question after another. It is killed and reaped when this is dropped.
+#[derive(Debug)]
+pub struct Dialogue {
+    worker: Worker,
+    questions: OwnedFd,
+}
+
+impl Dialogue {
+    /// Starts a child as [`Worker::start`] does, which calls `answer` for each question.
+    pub fn start(
+        limits: WorkerLimits,
+        confine: &dyn Fn(&[RawFd]) -> Result<ParsePermit, Errno>,
+        answer: &mut dyn FnMut(&ParsePermit, &[u8]) -> Vec<u8>,
+    ) -> Result<Self, Errno> {
+        let (asked, questions) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&questions, true)?;
+        let keep = [asked.as_raw_fd()];
+        let run = |permit: ParsePermit, told: &Answer<'_>| {
+            let mut asked = File::from(asked);
+            while let Some(question) = read_framed(&mut asked) {
+                told.send(&framed(&answer(&permit, &question)));
+            }
+            Vec::new()
+        };
+        let worker = Worker::start(limits, &keep, confine, run)?;
+        Ok(Self { worker, questions })
+    }
+
+    /// Returns the answer to `question`, of at most `bytes_max` bytes. After an error this must be dropped.
+    pub fn ask(
+        &mut self,
+        question: &[u8],
+        time: Duration,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, WorkerError> {
+        let mut parent = Parent {
+            until: until(Some(time)),
+            stall_max: STALL_MAX,
+            interrupt: Interrupt::Signals(None),
+            answer: &self.worker.answer,
+        };
+        // A child that has ended may have answered before.
+        parent
+            .send_part(&framed(question), &self.questions)
+            .map(drop)?;
+        let prefix = parent.receive_exactly(LENGTH_BYTES)?;
+        let length = length_in(&prefix).filter(|length| *length <= bytes_max);
+        parent.receive_exactly(length.ok_or(WorkerError::TooLong)?)
+    }
+}
+
+fn framed(part: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+    [&length.to_le_bytes(), part].concat()
+}
+
+fn length_in(prefix: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(prefix.try_into().ok()?);
+    usize::try_from(length).ok()
+}
+
+/// `None` at the end.
+fn read_framed(source: &mut File) -> Option<Vec<u8>> {
+    let mut prefix = [0; LENGTH_BYTES];
+    source.read_exact(&mut prefix).ok()?;
+    let mut part = vec![0; length_in(&prefix)?];
+    source.read_exact(&mut part).ok()?;
+    Some(part)
 }
 
 fn run_child(
@@ -299,6 +363,7 @@ fn mapped_bytes() -> Result<u64, Errno> {
 /// The parent's side: sends, then waits for the answer, within the limits.
 struct Parent<'run> {
     until: Option<Instant>,
+    stall_max: Duration,
     interrupt: Interrupt<'run>,
     answer: &'run OwnedFd,
 }
@@ -320,26 +385,51 @@ impl Parent<'_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(WorkerError::Source(file::errno_of(&error))),
             };
-            let mut rest = part.get(..count).unwrap_or_default();
-            let is_full = rest.len() == part.len();
-            while !rest.is_empty() {
-                match rustix::io::write(&pipe, rest) {
-                    Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                    Err(Errno::INTR) => (),
-                    // The child has ended; whether it has answered is seen later.
-                    Err(Errno::PIPE) => return Ok(()),
-                    Err(Errno::AGAIN) => {
-                        if self.wait(Some((pipe.as_fd(), PollFlags::OUT)))? {
-                            return Ok(());
-                        }
-                    }
-                    Err(errno) => return Err(WorkerError::Host(errno)),
-                }
+            let part_sent = part.get(..count).unwrap_or_default();
+            let is_full = part_sent.len() == part.len();
+            if !self.send_part(part_sent, &pipe)? {
+                return Ok(());
             }
             if is_full && part.len() < SENT_BYTES {
                 part = vec![0; SENT_BYTES];
             }
         }
+    }
+
+    /// Returns whether all was sent: not if the child has answered or ended.
+    fn send_part(&mut self, part: &[u8], pipe: &OwnedFd) -> Result<bool, WorkerError> {
+        let mut rest = part;
+        while !rest.is_empty() {
+            match rustix::io::write(pipe, rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => (),
+                // The child has ended; whether it has answered is seen later.
+                Err(Errno::PIPE) => return Ok(false),
+                Err(Errno::AGAIN) => {
+                    if self.wait(Some((pipe.as_fd(), PollFlags::OUT)))? {
+                        return Ok(false);
+                    }
+                }
+                Err(errno) => return Err(WorkerError::Host(errno)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Receives `bytes` bytes; what follows is not read.
+    fn receive_exactly(&mut self, bytes: usize) -> Result<Vec<u8>, WorkerError> {
+        let mut received = vec![0; bytes];
+        let mut filled = 0;
+        while let Some(rest) = received.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            self.wait(None)?;
+            match rustix::io::read(self.answer, rest) {
+                Ok(0) => return Err(WorkerError::Exited),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => (),
+                Err(errno) => return Err(WorkerError::Host(errno)),
+            }
+        }
+        Ok(received)
     }
 
     /// The answer may be cut: [`REST_TIME`].
@@ -374,8 +464,10 @@ impl Parent<'_> {
 
     /// Waits until the answer can be read, or `other` is ready. Returns whether it is the answer.
     fn wait(&mut self, other: Option<(BorrowedFd<'_>, PollFlags)>) -> Result<bool, WorkerError> {
+        let is_childs_turn = other.is_none_or(|(_, flags)| flags.contains(PollFlags::OUT));
+        let stalled = until(is_childs_turn.then_some(self.stall_max));
         loop {
-            let left = self.left()?;
+            let left = self.left(stalled)?;
             let mut polled = vec![PollFd::new(self.answer, PollFlags::IN)];
             polled.extend(other.map(|(other, flags)| PollFd::from_borrowed_fd(other, flags)));
             let signals = match self.interrupt {
@@ -399,10 +491,16 @@ impl Parent<'_> {
                     }
                 }
             }
-            if let Interrupt::Poll(is_cancelled) = self.interrupt
-                && is_cancelled()
-            {
-                return Err(WorkerError::Source(Errno::CANCELED));
+            match self.interrupt {
+                Interrupt::Poll(is_cancelled) if is_cancelled() => {
+                    return Err(WorkerError::Source(Errno::CANCELED));
+                }
+                Interrupt::Signals(None) => {
+                    if let Some(number) = signal::pending_end().map_err(WorkerError::Host)? {
+                        return Err(WorkerError::Signal(number));
+                    }
+                }
+                Interrupt::Poll(_) | Interrupt::Signals(Some(_)) => (),
             }
             if has_answer || is_other {
                 return Ok(has_answer);
@@ -410,16 +508,18 @@ impl Parent<'_> {
         }
     }
 
-    fn left(&self) -> Result<Option<Timespec>, WorkerError> {
-        let left = self
-            .until
-            .map(|until| until.saturating_duration_since(Instant::now()));
+    /// The time until the next thing to look at.
+    fn left(&self, stalled: Option<Instant>) -> Result<Option<Timespec>, WorkerError> {
+        let until = self.until.into_iter().chain(stalled).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(WorkerError::TimedOut);
         }
         let left = match self.interrupt {
-            Interrupt::Signals(_) => left,
-            Interrupt::Poll(_) => Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)),
+            Interrupt::Signals(Some(_)) => left,
+            Interrupt::Signals(None) | Interrupt::Poll(_) => {
+                Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
+            }
         };
         // Beyond the kernel's range: wait without a limit.
         Ok(left.and_then(|left| Timespec::try_from(left).ok()))
@@ -469,6 +569,94 @@ mod tests {
             vec![bytes.len().to_le_bytes()[2], bytes[256]]
         };
         assert_eq!(run(LIMITS, &mut &sent[..], &echoed), Ok(vec![16, 1]));
+    }
+
+    /// A child that reads, and neither answers nor ends.
+    fn hang(mut source: File, _: &Answer<'_>) -> Vec<u8> {
+        source.read_to_end(&mut Vec::new()).expect("read");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    #[test]
+    fn a_blocked_signal_ends_the_wait_for_a_child_and_stays_pending() {
+        let blocked = signal::SignalSet::of(&[libc::SIGTERM, libc::SIGUSR1]);
+        signal::set_mask(blocked).expect("blocked");
+        let send = |number: i32| {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            // SAFETY: no pointers.
+            unsafe { libc::syscall(libc::SYS_tkill, thread, number) };
+        };
+        // Not one that ends a run.
+        send(libc::SIGUSR1);
+        let prompt = |_: File, _: &Answer<'_>| vec![1];
+        assert_eq!(run(LIMITS, &mut io::empty(), &prompt), Ok(vec![1]));
+        send(libc::SIGTERM);
+        let ended = Err(WorkerError::Signal(libc::SIGTERM));
+        assert_eq!(run(LIMITS, &mut io::empty(), &hang), ended);
+        assert_eq!(signal::pending_end(), Ok(Some(libc::SIGTERM)));
+        assert_eq!(signal::is_pending(blocked), Ok(true));
+    }
+
+    #[test]
+    fn a_child_that_stalls_is_ended_and_a_slow_source_is_waited_for() {
+        let stall_max = Duration::from_millis(200);
+        let (nothing, answer_end) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let (full, filled) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        rustix::io::ioctl_fionbio(&filled, true).expect("set");
+        let mut parent = Parent {
+            until: None,
+            stall_max,
+            interrupt: Interrupt::Signals(None),
+            answer: &nothing,
+        };
+        assert_eq!(parent.receive(1), Err(WorkerError::TimedOut));
+        let more = vec![0; 1 << 20];
+        assert_eq!(parent.send_part(&more, &filled), Err(WorkerError::TimedOut));
+        let (slow, source_end) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let writer = std::thread::spawn(move || {
+            std::thread::sleep(3 * stall_max);
+            rustix::io::write(&source_end, b"x").expect("written");
+        });
+        let waited = parent.wait(Some((slow.as_fd(), PollFlags::IN)));
+        assert_eq!(waited, Ok(false));
+        writer.join().expect("ended");
+        drop((answer_end, full));
+    }
+
+    #[test]
+    fn a_child_answers_one_question_after_another_within_its_limits() {
+        let time = Duration::from_secs(20);
+        let mut count = 0_u8;
+        let mut answer = |_: &ParsePermit, question: &[u8]| {
+            count += 1;
+            match question {
+                b"hang" => loop {
+                    std::thread::park();
+                },
+                b"end" => process::exit_now(0),
+                _ => [&[count], question].concat(),
+            }
+        };
+        let long = vec![7; 1 << 20];
+        for (last, time, bytes_max, error) in [
+            (
+                &b"hang"[..],
+                Duration::from_millis(20),
+                9,
+                WorkerError::TimedOut,
+            ),
+            (b"end", time, 9, WorkerError::Exited),
+            (b"long", time, 4, WorkerError::TooLong),
+        ] {
+            let mut dialogue = Dialogue::start(LIMITS, &confine, &mut answer).expect("started");
+            let asked = dialogue.ask(b"one", Duration::from_secs(20), 4);
+            assert_eq!(asked, Ok(b"\x01one".to_vec()));
+            let asked = dialogue.ask(&long, Duration::from_secs(20), 2 << 20);
+            assert_eq!(asked, Ok([&[2], &long[..]].concat()));
+            assert_eq!(dialogue.ask(last, time, bytes_max), Err(error));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod reach;
 
-use crate::cli::print::{Printer, Tone, columns, escape_hidden, wrap};
+use crate::cli::print::{Printer, Tone, columns, escape_hidden, excerpt, wrap};
 use spec::image_report::{ImageFound, ImageReport, RootKind};
 use spec::limits::Limit;
 use spec::path::quoted;
@@ -73,6 +73,13 @@ impl Page<'_> {
         let line = wrap(&escape_hidden(line), 0);
         let line = tone.map_or(line.clone(), |tone| self.printer.coloured(tone, &line));
         self.text.push_str(&line);
+        self.text.push('\n');
+    }
+
+    /// Not wrapped: it may contain a command to copy.
+    fn hint(&mut self, text: &str) {
+        let text = self.printer.coloured(Tone::Hint, text);
+        self.text.push_str(&text);
         self.text.push('\n');
     }
 
@@ -404,15 +411,12 @@ impl Page<'_> {
         };
         let text = format!("{verdict}: {} ({})", error.message, error.code);
         self.line(Some(tone), &text);
+        if let Some(line) = &error.source_line {
+            self.hint(&excerpt(line));
+        }
         match &error.hint {
             Some(_) if error.code == "grant_required" => self.missing_flags(document),
-            Some(hint) => {
-                // Not wrapped: it may contain a command to copy.
-                let hint = escape_hidden(&format!("hint: {hint}"));
-                self.text
-                    .push_str(&self.printer.coloured(Tone::Hint, &hint));
-                self.text.push('\n');
-            }
+            Some(hint) => self.hint(&escape_hidden(&format!("hint: {hint}"))),
             None => (),
         }
         for further in &document.further_errors {
@@ -514,6 +518,7 @@ mod tests {
             code: "usage".to_owned(),
             message: "wrong".to_owned(),
             hint: None,
+            source_line: None,
         });
         document.plan.limits.push(LimitReport {
             limit: Limit::WallTime,

@@ -139,6 +139,7 @@ impl From<SourceError> for ErrorReport {
             code: error.code().to_owned(),
             message: with_causes(&error),
             hint: error.hint(),
+            source_line: None,
         }
     }
 }

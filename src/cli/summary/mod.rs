@@ -1,19 +1,23 @@
 //! The summary of a run on standard error. Nothing after a success without `-v`.
 
-mod network;
+mod denials;
 mod profile;
+mod usage;
 
-use crate::cli::print::{Printer, Tone};
-use crate::cli::signal::signal_name;
+use crate::cli::print::{Printer, Tone, excerpt};
 use crate::run::error::BODY_NOT_STARTED;
 use spec::limits::Limit;
 use spec::outcome::Outcome;
-use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use spec::report::{EnforcementState, LimitReport, Report, StreamReport};
+use sys::signal_name::signal_name;
 
-pub fn print(printer: &Printer, report: &Report) {
+/// `has_usage`: with a line of what the run used.
+pub fn print(printer: &Printer, report: &Report, has_usage: bool) {
     for (tone, text) in lines(report) {
         printer.line(tone, &text);
+    }
+    if has_usage {
+        printer.line(Tone::Good, &usage::line(report));
     }
     if printer.shows_steps() {
         printer.line(Tone::Detail, &profile::table(report));
@@ -28,7 +32,7 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
             format!("warning: {} ({})", warning.message, warning.code),
         ));
     }
-    lines.extend(network::lines(report));
+    lines.extend(denials::lines(report));
     if let Some(kept) = &report.kept {
         lines.push((Tone::Warning, format!("kept the scratch root: {kept}")));
     }
@@ -43,15 +47,11 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
 }
 
 fn ending(report: &Report) -> Vec<(Tone, String)> {
-    let limited = |what: &str, limit| {
-        vec![(
-            Tone::Error,
-            format!(
-                "{what}{}; {}",
-                value_and_source(report, limit),
-                how_to_change(report, limit)
-            ),
-        )]
+    let limited = |what: &str, limit: Limit| {
+        let value = value_and_source(report, limit);
+        let source = report.plan.limit(limit).map(|found| found.source.as_str());
+        let change = limit.how_to_change(source);
+        vec![(Tone::Error, format!("{what}{value}; {change}"))]
     };
     match report.outcome {
         Outcome::Exited | Outcome::Signaled => Vec::new(),
@@ -94,6 +94,9 @@ fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
         Tone::Error,
         format!("{what}: {} ({})", error.message, error.code),
     )];
+    if let Some(line) = &error.source_line {
+        lines.push((Tone::Hint, excerpt(line)));
+    }
     if let Some(hint) = &error.hint {
         lines.push((Tone::Hint, format!("hint: {hint}")));
     }
@@ -111,16 +114,6 @@ fn value_and_source(report: &Report, limit: Limit) -> String {
             format!(" ({}, from {source})", limit.amount(*effective))
         }
         _ => String::new(),
-    }
-}
-
-/// How to change the limit: by the flag, unless something else bounds it.
-fn how_to_change(report: &Report, limit: Limit) -> String {
-    let flag = limit.flag();
-    match report.plan.limit(limit).map(|found| found.source.as_str()) {
-        None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
-        Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
-        Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
     }
 }
 
@@ -207,6 +200,7 @@ mod tests {
             code: "run_missing".to_owned(),
             message: "the manifest has no run".to_owned(),
             hint: Some("give --run".to_owned()),
+            source_line: None,
         });
         assert_eq!(
             shown(&report),

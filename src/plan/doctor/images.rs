@@ -1,6 +1,6 @@
 //! Overlayfs and images.
 
-use crate::plan::doctor::{Facts, call_mend, check};
+use crate::plan::doctor::{Facts, blocked_by, call_control, check};
 use spec::diagnosis::{Item, Need};
 
 /// Needed only to mount into the root of an image; elsewhere there is a fallback.
@@ -10,30 +10,28 @@ const MEND: &str = "modprobe overlay # and Linux 6.6 or later";
 
 pub(super) fn overlayfs(facts: &Facts) -> Item {
     let found = match &facts.overlayfs {
-        Ok(()) => Ok("a body's changes lie in a layer above its kept bundle".to_owned()),
-        Err(errno) => Err(format!(
-            "each body gets a copy of its kept bundle ({errno})"
-        )),
+        Ok(()) => Ok("a run writes to a layer above its cached bundle".to_owned()),
+        Err(errno) => Err(format!("each run copies its cached bundle ({errno})")),
     };
     check("overlayfs", Need::Convenience, found, MEND)
 }
 
 pub(super) fn images(facts: &Facts) -> Item {
     let is_hidden =
-        |(name, _, is_available): &&(&str, &str, bool)| *name == OPENAT2 && !is_available;
+        |(name, _, found): &&(&str, &str, Result<(), String>)| *name == OPENAT2 && found.is_err();
     let hidden = facts.calls.iter().find(is_hidden);
     let found = match (hidden, &facts.overlayfs, &facts.read_only_overlayfs) {
         (Some(_), ..) => Err(format!(
-            "no run with an image is started ({OPENAT2}(2) is missing or filtered)"
+            "no run with an image starts: {OPENAT2}(2) is not available"
         )),
-        (None, Ok(()), _) => {
-            Ok("a body may have the root of an image, writable for its own run".to_owned())
-        }
+        (None, Ok(()), _) => Ok("a run can have an image as its root, writable".to_owned()),
         (None, Err(errno), Ok(())) => Err(format!(
-            "a body may have the root of an image, read-only ({errno})"
+            "a run can have an image as its root, read-only ({errno})"
         )),
-        (None, Err(_), Err(errno)) => Err(format!("no run with an image is started ({errno})")),
+        (None, Err(_), Err(errno)) => Err(format!("no run with an image starts ({errno})")),
     };
-    let mend = hidden.map_or(MEND.to_owned(), |(_, since, _)| call_mend(OPENAT2, since));
-    check("images", Need::Convenience, found, &mend)
+    let control = hidden.map(|(_, since, _)| call_control(&facts.surroundings, OPENAT2, since));
+    let mend = control.as_ref().map_or(MEND, |control| &control.mend);
+    let item = check("images", Need::Convenience, found, mend);
+    blocked_by(item, control.map(|control| control.why))
 }

@@ -30,14 +30,14 @@ fn capture(facts: &NetworkFacts) -> Item {
     let (state, effect, mend) = match (&facts.tproxy, &facts.any_ip) {
         (Ok(()), _) => (
             Enforced,
-            "tproxy: an allowed host is reached at every TCP port".to_owned(),
+            "an allowed host is reached at every TCP port (tproxy)".to_owned(),
             "",
         ),
         (Err(error), Some(Ok(()))) => (
             Weaker,
             format!(
-                "anyip: an allowed host is reached at 80, 443 and the ports that the list \
-                 states; tproxy failed: {}",
+                "an allowed host is reached at ports 80, 443 and those of the list (anyip); tproxy \
+                 failed: {}",
                 error.message
             ),
             error.hint.as_deref().unwrap_or(MEND_TABLES),
@@ -45,10 +45,7 @@ fn capture(facts: &NetworkFacts) -> Item {
         // Modules for tproxy do not help: anyip needs none of them.
         (Err(error), None) | (Err(_), Some(Err(error))) => (
             Absent,
-            format!(
-                "runs with an egress list cannot be started: {}",
-                error.message
-            ),
+            format!("no run with an egress list starts: {}", error.message),
             error.hint.as_deref().unwrap_or_default(),
         ),
     };
@@ -58,17 +55,15 @@ fn capture(facts: &NetworkFacts) -> Item {
 fn log(facts: &NetworkFacts) -> Item {
     let (found, mend) = match (&facts.tproxy, &facts.any_ip) {
         (Ok(()), _) => (
-            Ok("traffic other than TCP is denied and reported, through NFLOG"),
+            Ok("other traffic than TCP is denied and reported (NFLOG)"),
             "",
         ),
         (Err(_), Some(Ok(()))) => (
-            Ok(
-                "traffic other than TCP is denied and reported, through a tap on the body's loopback",
-            ),
+            Ok("other traffic than TCP is denied and reported (a tap on the body's loopback)"),
             "",
         ),
         (Err(error), None) | (Err(_), Some(Err(error))) => (
-            Err("runs with --report-denials cannot be started (see egress_capture)"),
+            Err("no run with --report-denials starts (see egress_capture)"),
             error.hint.as_deref().unwrap_or_default(),
         ),
     };
@@ -78,9 +73,9 @@ fn log(facts: &NetworkFacts) -> Item {
 
 fn ipv6(facts: &NetworkFacts) -> Item {
     let effect = if facts.ipv6 {
-        "hosts are also reached at IPv6 addresses, if this host has a route to them"
+        "allowed hosts are reached at IPv6 addresses too, if this host has a route"
     } else {
-        "hosts that have only IPv6 addresses cannot be reached"
+        "hosts with IPv6 addresses only are not reached"
     };
     let mend = "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1";
     let found = has(facts.ipv6, effect);
@@ -90,13 +85,13 @@ fn ipv6(facts: &NetworkFacts) -> Item {
 fn names(facts: &NetworkFacts) -> Item {
     let found = if facts.name_servers.is_empty() {
         Err(
-            "no usable name server in /etc/resolv.conf: allowed names are resolved by the hosts file, \
+            "/etc/resolv.conf has no usable name server: names are resolved by the hosts file, \
              then by 127.0.0.1"
                 .to_owned(),
         )
     } else {
         Ok(format!(
-            "allowed names are resolved by the hosts file, then by {}",
+            "names are resolved by the hosts file, then by {}",
             facts.name_servers.join(", ")
         ))
     };
@@ -122,15 +117,16 @@ pub(super) mod tests {
             code: "child_failed".to_owned(),
             message: "cannot set rules: ENOENT".to_owned(),
             hint: hint.map(str::to_owned),
+            source_line: None,
         }
     }
 
     #[test]
     fn each_way_to_capture_names_the_failure_of_the_better_one_and_its_fix() {
-        const TAP: &str = "traffic other than TCP is denied and reported, through a tap";
+        const TAP: &str = "(a tap on the body's loopback)";
         let (bare, hinted) = (|| Err(error(None)), || Err(error(Some("do y"))));
         let cases = [
-            (Ok(()), None, "every TCP port", None, "through NFLOG"),
+            (Ok(()), None, "every TCP port", None, "(NFLOG)"),
             (
                 bare(),
                 Some(Ok(())),
@@ -148,17 +144,17 @@ pub(super) mod tests {
             (
                 bare(),
                 Some(hinted()),
-                "cannot be started: cannot set rules: ENOENT",
+                "starts: cannot set rules: ENOENT",
                 Some("do y"),
-                "cannot be started",
+                "no run with",
             ),
             // No module for tproxy mends a run without it.
             (
                 bare(),
                 Some(bare()),
-                "cannot be started: cannot set rules: ENOENT",
+                "starts: cannot set rules: ENOENT",
                 None,
-                "cannot be started",
+                "no run with",
             ),
         ];
         for (tproxy, any_ip, effect, mend, effect_of_log) in cases {

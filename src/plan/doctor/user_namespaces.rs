@@ -1,6 +1,6 @@
 //! Finds the setting of a host that forbids user namespaces, and the command that allows them.
 
-use crate::plan::doctor::{Facts, NamespaceKind, check};
+use crate::plan::doctor::{Control, Facts, NamespaceKind, blocked_by, check};
 use spec::diagnosis::{Item, Need};
 use spec::report::ErrorReport;
 
@@ -14,6 +14,8 @@ const UNCONFINED: &str = "unconfined";
 pub struct UserNamespaceSettings {
     /// The caller is root of the host, to whom settings for ordinary users do not apply.
     pub privileged: bool,
+    /// Uid 0, maybe of a user namespace only.
+    pub is_root: bool,
     /// `user.max_user_namespaces`.
     pub count_max: Option<u64>,
     /// `kernel.unprivileged_userns_clone`, which Debian's kernels have.
@@ -26,25 +28,25 @@ pub struct UserNamespaceSettings {
     pub program: String,
 }
 
-/// A setting that forbids user namespaces, or what can be done in them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forbidding {
-    pub why: String,
-    /// The command that allows them.
-    pub mend: String,
+impl UserNamespaceSettings {
+    /// How a command starts that only root may execute.
+    pub(super) fn sudo(&self) -> &'static str {
+        if self.is_root { "" } else { "sudo " }
+    }
 }
 
 /// All settings that forbid, in the order in which the kernel checks them.
 #[must_use]
-pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
+pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Control> {
     let unprivileged = !settings.privileged;
-    let count = (settings.count_max == Some(0)).then(|| Forbidding {
+    let sudo = settings.sudo();
+    let count = (settings.count_max == Some(0)).then(|| Control {
         why: "user.max_user_namespaces is 0".to_owned(),
-        mend: "sysctl -w user.max_user_namespaces=10000".to_owned(),
+        mend: format!("{sudo}sysctl -w user.max_user_namespaces=10000"),
     });
-    let clone = (unprivileged && settings.unprivileged_clone == Some(false)).then(|| Forbidding {
+    let clone = (unprivileged && settings.unprivileged_clone == Some(false)).then(|| Control {
         why: "kernel.unprivileged_userns_clone is 0".to_owned(),
-        mend: "sysctl -w kernel.unprivileged_userns_clone=1".to_owned(),
+        mend: format!("{sudo}sysctl -w kernel.unprivileged_userns_clone=1"),
     });
     let apparmor = (unprivileged && settings.apparmor_restricts == Some(true))
         .then(|| by_apparmor(settings))
@@ -53,18 +55,18 @@ pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
     [count, clone, apparmor].into_iter().flatten().collect()
 }
 
-fn by_apparmor(settings: &UserNamespaceSettings) -> Option<Forbidding> {
+fn by_apparmor(settings: &UserNamespaceSettings) -> Option<Control> {
     const SETTING: &str = "kernel.apparmor_restrict_unprivileged_userns is 1";
     let label = settings.apparmor_label.as_deref().unwrap_or(UNCONFINED);
     let (profile, mode) = label.split_once(" (").unwrap_or((label, ""));
     if label == UNCONFINED {
-        return Some(Forbidding {
+        return Some(Control {
             why: format!("{SETTING}, and no profile covers {}", settings.program),
             mend: format!("{}{LOAD_PROFILE}", install_command(&settings.program)),
         });
     }
     // A profile in the mode `unconfined` forbids nothing.
-    (mode != "unconfined)").then(|| Forbidding {
+    (mode != "unconfined)").then(|| Control {
         why: format!("{SETTING}, and the profile `{profile}` may not allow them"),
         mend: format!("add the rule `userns,` to the profile `{profile}`, and reload it"),
     })
@@ -84,41 +86,91 @@ fn install_command(program: &str) -> String {
 
 /// The commands of all settings, in order; `None`: no setting forbids user namespaces.
 #[must_use]
-pub fn mend(found: &[Forbidding]) -> Option<String> {
+pub fn mend(found: &[Control]) -> Option<String> {
     let mends: Vec<&str> = found.iter().map(|cause| cause.mend.as_str()).collect();
     (!mends.is_empty()).then(|| mends.join(" && "))
 }
 
-/// A namespace that can be made is useless if AppArmor forbids what is done in it. A run that failed
+/// A namespace that can be created is useless if AppArmor forbids what is done in it. A run that failed
 /// for this reason has the same commands as its hint.
 pub(super) fn item(facts: &Facts, made: &Result<(), String>) -> Item {
     let forbidding = forbidding(&facts.user_namespaces);
-    let why: Vec<&str> = forbidding.iter().map(|cause| cause.why.as_str()).collect();
     let mend = mend(&forbidding);
     let has_same_hint = |error: &ErrorReport| mend.is_some() && error.hint == mend;
     let is_useless = facts.sandbox.as_ref().is_err_and(has_same_hint);
     let (id, effect) = NamespaceKind::User.row();
     let found = match (made, is_useless) {
         (Ok(()), false) => Ok(effect.to_owned()),
-        (Ok(()), true) => Err(format!("useless: {}", why.join("; "))),
-        (Err(errno), _) if why.is_empty() => Err(format!("cannot be made ({errno})")),
-        (Err(errno), _) => Err(format!("cannot be made ({errno}): {}", why.join("; "))),
+        (Ok(()), true) => {
+            Err("can be created, but nothing is allowed in it: no run starts".to_owned())
+        }
+        (Err(errno), _) => Err(format!("cannot be created ({errno}): no run starts")),
     };
-    let mend = mend.unwrap_or_else(|| unexplained(&facts.user_namespaces).to_owned());
-    check(id, Need::Running, found, &mend)
+    let Cause { why, mend } = match mend {
+        Some(mend) => Cause {
+            why: Some(
+                forbidding
+                    .into_iter()
+                    .map(|control| control.why)
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ),
+            mend,
+        },
+        None => unexplained(facts),
+    };
+    blocked_by(check(id, Need::Running, found, &mend), why)
 }
 
-/// What may forbid user namespaces if no setting does.
-#[must_use]
-pub(crate) fn unexplained(settings: &UserNamespaceSettings) -> &'static str {
-    match settings.selinux_enforces {
-        Some(true) => {
-            "ausearch -m AVC -ts recent # whether the SELinux policy denied user_namespace"
-        }
-        _ => {
-            "run it outside of the seccomp filter or container that forbids user namespaces, or let \
-             the container make them"
-        }
+/// Why user namespaces are unusable.
+struct Cause {
+    why: Option<String>,
+    mend: String,
+}
+
+/// What forbids user namespaces if no setting does, from what is certain to what is likely.
+fn unexplained(facts: &Facts) -> Cause {
+    let Facts {
+        surroundings,
+        user_namespaces: settings,
+        calls,
+        ..
+    } = facts;
+    let filtered = || {
+        let is_filtered = surroundings.user_namespace_call.is_err()
+            || calls.iter().any(|(name, since, found)| {
+                *name == "clone3" && found.is_err() && surroundings.has_version(since)
+            });
+        is_filtered.then(|| surroundings.filter("clone3(2) and unshare(2)"))
+    };
+    let confined = || {
+        let label = settings.apparmor_label.as_deref()?;
+        let (profile, mode) = label.split_once(" (").unwrap_or((label, ""));
+        (label != UNCONFINED && mode == "enforce)").then(|| surroundings.profile(profile))
+    };
+    let known = surroundings
+        .wsl_1()
+        .or_else(filtered)
+        .or_else(confined)
+        .or_else(|| surroundings.unknown_container());
+    match (known, settings.selinux_enforces) {
+        (Some(Control { why, mend }), _) => Cause {
+            why: Some(why),
+            mend,
+        },
+        (None, Some(true)) => Cause {
+            why: None,
+            mend: "ausearch -m AVC -ts recent # whether the SELinux policy denied user_namespace"
+                .to_owned(),
+        },
+        (None, _) => Cause {
+            why: None,
+            mend: format!(
+                "{}sysctl -w user.max_user_namespaces=10000 # on the host, and outside of each \
+                 chroot(2)",
+                settings.sudo()
+            ),
+        },
     }
 }
 
@@ -155,11 +207,11 @@ mod tests {
         assert_eq!(mend_of(|_| ()), None);
         assert_eq!(
             mend_of(|of| of.count_max = Some(0)).as_deref(),
-            Some("sysctl -w user.max_user_namespaces=10000")
+            Some("sudo sysctl -w user.max_user_namespaces=10000")
         );
         assert_eq!(
             mend_of(|of| of.unprivileged_clone = Some(false)).as_deref(),
-            Some("sysctl -w kernel.unprivileged_userns_clone=1")
+            Some("sudo sysctl -w kernel.unprivileged_userns_clone=1")
         );
         assert_eq!(
             mend_of(|of| of.apparmor_restricts = Some(true)).as_deref(),
@@ -172,8 +224,8 @@ mod tests {
         assert_eq!(
             both.as_deref(),
             Some(
-                "sysctl -w user.max_user_namespaces=10000 && \
-                 sysctl -w kernel.unprivileged_userns_clone=1"
+                "sudo sysctl -w user.max_user_namespaces=10000 && \
+                 sudo sysctl -w kernel.unprivileged_userns_clone=1"
             )
         );
     }
@@ -218,15 +270,5 @@ mod tests {
             ),
             "{mend}"
         );
-    }
-
-    #[test]
-    fn where_nothing_explains_it_selinux_is_named_if_it_enforces() {
-        assert!(unexplained(&of_user()).contains("container"));
-        let settings = UserNamespaceSettings {
-            selinux_enforces: Some(true),
-            ..of_user()
-        };
-        assert!(unexplained(&settings).contains("SELinux"));
     }
 }

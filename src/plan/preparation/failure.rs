@@ -6,6 +6,8 @@ use crate::plan::preparation::Kind;
 use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 
+/// Texts of ENOSPC.
+const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
 /// Lines of a log that are shown.
 const LINES_MAX: usize = 20;
 /// Bytes of a log that are shown.
@@ -19,6 +21,8 @@ pub struct Failure {
     pub package: Option<String>,
     /// The last lines of the log, escaped.
     pub tail: Vec<String>,
+    /// Whether the client says that the disk is full.
+    pub says_full: bool,
 }
 
 impl Failure {
@@ -56,7 +60,11 @@ pub fn explain(_permit: &ParsePermit, kind: Kind, log: &[u8]) -> Failure {
         tail.push(line);
     }
     tail.reverse();
-    Failure { package, tail }
+    Failure {
+        package,
+        tail,
+        says_full: FULL.into_iter().any(|words| text.contains(words)),
+    }
 }
 
 fn of_apt(line: &str) -> Option<&str> {
@@ -148,6 +156,16 @@ mod tests {
             let found = explain(&PERMIT, kind, log.as_bytes());
             assert_eq!(found.package.as_deref(), package, "{line}");
             assert_eq!(found.tail, ["first", line.trim_end(), "last"]);
+            assert!(!found.says_full);
+        }
+        for line in [
+            "cp: write error: No space left on device",
+            "npm error code ENOSPC",
+        ] {
+            assert!(
+                explain(&PERMIT, Kind::Npm, line.as_bytes()).says_full,
+                "{line}"
+            );
         }
     }
 

@@ -82,7 +82,7 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    pub(in crate::run) fn write(
+    pub(super) fn write(
         &self,
         document: &mut PlanReport,
         decided: &Decided,
@@ -93,7 +93,7 @@ impl<'plan> Rows<'plan> {
         document.program = self.program(decided);
         document.engine = self.engine(resolved);
         document.syscall_policy_by = Some(self.syscall_policy_by(resolved));
-        document.view = self.view(decided);
+        document.view = self.view(resolved, &decided.steps);
         document.environment = self.environment(resolved, decided.limits.as_ref());
         let contract = decided.contract.as_ref();
         document.input_document = contract.is_some_and(|contract| contract.input.is_some());

@@ -9,11 +9,12 @@ use crate::run::dry_run::{Files, ReadInputs};
 use crate::run::error::RunError;
 use crate::run::inputs::file_roots::FileRoots;
 use crate::run::inputs::find_workspace;
-use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
+use crate::run::inputs::loaded_manifest::{self, LoadedManifest, refuse};
 use crate::run::planning::resolved;
 use crate::run::refusals::Refusals;
 use archive::Tree;
 use bundler::locate::{Located, locate};
+use bundler::manifests::text_of;
 use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
 use spec::document::{self, Format};
 use spec::host_policy::HostPolicy;
@@ -83,13 +84,14 @@ fn read(
         manifest: place,
         warnings,
         ..
-    } = located.map_err(first_error)?;
+    } = located.map_err(|error| refuse(error, &|_| None))?;
     let asked = ResolveRequest {
         manifest: &place,
         registry: &policy.refs,
         require_pin: policy.require_pin,
     };
-    let resolution = resolve(asked, &files).map_err(first_error)?;
+    let resolution =
+        resolve(asked, &files).map_err(|error| refuse(error, &|file| text_of(&files, file)))?;
     let text = resolution.manifest.to_string();
     let file = escape(path.as_os_str().as_bytes());
     let sources = resolution.layers.iter();
@@ -99,7 +101,12 @@ fn read(
     let root = document::parse(&permit, text.as_bytes(), Format::Json)
         .map_err(|error| ManifestError::of_document(&file, error))?;
     let subject = LoadedManifest {
-        manifest: loaded_manifest::parse_manifest(&root, &file, &BlockDocuments::default())?,
+        manifest: loaded_manifest::parse_manifest(
+            &root,
+            &file,
+            &BlockDocuments::default(),
+            &|_| None,
+        )?,
         file,
         root: Some(root),
         origin: Origin::Bundle,
@@ -107,15 +114,4 @@ fn read(
         warnings: warnings.into_iter().chain(resolution.warnings).collect(),
     };
     Ok((subject, sources.count()))
-}
-
-/// A run has one error: the first of a manifest's.
-fn first_error(error: BundleError) -> RunError {
-    match error {
-        BundleError::Manifest(errors) => match errors.into_iter().next() {
-            Some(first) => first.into(),
-            None => RunError::Bundle(Box::new(BundleError::Manifest(Vec::new()))),
-        },
-        error => RunError::Bundle(Box::new(error)),
-    }
 }

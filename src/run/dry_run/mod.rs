@@ -10,8 +10,8 @@ mod facts;
 mod manifest_alone;
 mod network;
 mod unchecked;
-mod view;
-mod why;
+pub(in crate::run) mod view;
+pub(in crate::run) mod why;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +25,7 @@ use crate::run::dry_run::decided_by::Rows;
 use crate::run::dry_run::facts::HostFacts;
 use crate::run::dry_run::why::Planned;
 use crate::run::error::RunError;
+use crate::run::events::EventStream;
 use crate::run::host::resources;
 use crate::run::image::finding::Access;
 use crate::run::inputs::file_roots::FileRoots;
@@ -35,6 +36,7 @@ use crate::run::launching::launch_plan;
 use crate::run::launching::predicted_view::{PredictedView, Program};
 use crate::run::launching::secret_values::RequestedSecrets;
 use crate::run::launching::start_failure::{self, Attempt};
+use crate::run::planning::programs::line_ends::StartedProgram;
 use crate::run::planning::resolved::{self, ResolvedRun};
 use crate::run::planning::{limits, store_overlap};
 use crate::run::refusals::Refusals;
@@ -92,7 +94,10 @@ fn dry_run(
         policy,
         start_unix_s: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or_default()),
         refusals: Refusals::collecting(),
-        report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
+        report: ReportBuilder::new(
+            Report::new(RUN_ID.to_owned(), Outcome::Refused),
+            EventStream::default(),
+        ),
         document: PlanReport::new(),
         question,
         answer: None,
@@ -310,6 +315,8 @@ impl DryRun<'_> {
             refusals,
         )?;
         self.report.record_resolved(&resolved);
+        let started = resolved.started.as_ref();
+        self.report.warn(started.and_then(StartedProgram::warning));
         if policy.oci.root_read_only {
             self.report.record_read_only_root();
         }
@@ -609,7 +616,10 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             policy: &policy,
             start_unix_s,
             refusals: Refusals::collecting(),
-            report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
+            report: ReportBuilder::new(
+                Report::new(RUN_ID.to_owned(), Outcome::Refused),
+                EventStream::default(),
+            ),
             document: PlanReport::new(),
             question: None,
             answer: None,

@@ -3,10 +3,17 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::run::dry_run::Decided;
+use crate::run::Run;
 use crate::run::dry_run::decided_by::Rows;
+use crate::run::error::RunError;
 use crate::run::fetching::artifacts;
+use crate::run::image::SelectedImage;
+use crate::run::launching::launch_plan;
+use crate::run::launching::predicted_view::PredictedView;
+use crate::run::planning::limits::unix_sockets_of;
 use crate::run::planning::resolved::ResolvedRun;
+use crate::run::sources::Sources;
+use sandbox::resources::Resources;
 use sandbox::view::{Access, ViewStep};
 use spec::manifest::WorkspaceSource;
 use spec::oci::reference::{Reference, Which};
@@ -14,19 +21,75 @@ use spec::path::escape;
 use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
+impl Run<'_> {
+    /// The view of a run, for a detailed report or a trace. A key is without the file that it was inherited
+    /// from.
+    ///
+    /// # Errors
+    /// As those of the launch plan, which has the same view.
+    pub(in crate::run) fn view(
+        &self,
+        resources: &Resources,
+        resolved: &ResolvedRun,
+        sources: &Sources,
+    ) -> Result<Option<ViewOfRun>, RunError> {
+        if !self.request.is_detailed && !self.request.is_traced {
+            return Ok(None);
+        }
+        let requested = launch_plan::requested_steps(resolved, sources)?;
+        let is_image = resolved.image.is_some();
+        let steps = launch_plan::view_steps(&resources.host, is_image, requested);
+        let rows = Rows::new(self.request, self.policy, None);
+        let rows = rows.view(resolved, &steps);
+        let sockets = unix_sockets_of(self.request, resolved, &resources.host);
+        Ok(Some(ViewOfRun {
+            steps,
+            rows,
+            refuses_sockets: sockets.refuses_named(),
+        }))
+    }
+}
+
+/// The view of a run.
+#[derive(Debug)]
+pub(in crate::run) struct ViewOfRun {
+    pub(in crate::run) steps: Vec<ViewStep>,
+    pub(in crate::run) rows: Vec<PlannedPath>,
+    /// The body can make no unix socket but connected pairs.
+    pub(in crate::run) refuses_sockets: bool,
+}
+
+impl ViewOfRun {
+    /// What the body finds in it.
+    pub(in crate::run) fn predicted<'run>(
+        &'run self,
+        image: Option<&'run SelectedImage>,
+        has_own_uid: bool,
+    ) -> PredictedView<'run> {
+        PredictedView {
+            steps: &self.steps,
+            bundle: None,
+            has_own_uid,
+            image,
+        }
+    }
+}
+
 impl Rows<'_> {
-    pub(in crate::run) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
-        let decided_by: BTreeMap<&[u8], String> = decided
-            .resolved
+    pub(in crate::run) fn view(
+        &self,
+        resolved: &ResolvedRun,
+        steps: &[ViewStep],
+    ) -> Vec<PlannedPath> {
+        let decided_by: BTreeMap<&[u8], String> = resolved
             .view
             .iter()
             .map(|entry| {
                 let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-                let by = self.entry_decided_by(entry, &decided.resolved);
+                let by = self.entry_decided_by(entry, resolved);
                 (target.as_os_str().as_bytes(), by)
             })
             .collect();
-        let steps = &decided.steps;
         let mut rows: Vec<(&[u8], PlannedPath)> = steps
             .iter()
             .filter_map(|step| {
@@ -34,25 +97,26 @@ impl Rows<'_> {
                 if let Some(by) = decided_by.get(path) {
                     row.decided_by.clone_from(by);
                 }
-                let sources = &decided.resolved.manifest.workspace_sources;
+                let sources = &resolved.manifest.workspace_sources;
                 let source = sources
                     .iter()
                     .find(|source| source.target.as_str().as_bytes() == path);
-                if let (PlannedEntry::Source, Some(source)) = (row.what, source) {
+                if let Some(source) = source {
+                    row.what = PlannedEntry::Source;
                     row.from = Some(escape(source.reference.as_bytes()));
                     row.decided_by = self.key(&source.source);
                 }
                 Some((path, row))
             })
             .collect();
-        if let Some(image) = &decided.resolved.image {
+        if let Some(image) = &resolved.image {
             let row = PlannedPath {
                 path: "/".to_owned(),
                 what: PlannedEntry::Image,
                 from: Some(image.requested.place.to_string()),
                 writable: !self.policy.oci.root_read_only,
                 size_bytes: None,
-                decided_by: self.image_by(&decided.resolved),
+                decided_by: self.image_by(resolved),
             };
             rows.push((b"/", row));
         }

@@ -32,7 +32,8 @@ impl ProgressStep {
     }
 
     pub(in crate::run) fn report_installing(&self) {
-        tracing::trace!("{}: installing", self.name);
+        // Nothing else is shown until it has ended.
+        tracing::trace!(is_long = true, "{}: installing", self.name);
     }
 
     /// Sets the result; later calls have no effect.

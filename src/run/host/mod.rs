@@ -4,4 +4,5 @@
 pub(crate) mod early;
 pub(crate) mod resources;
 pub(crate) mod scope;
+pub(super) mod surroundings;
 pub(super) mod user_namespaces;

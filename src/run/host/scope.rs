@@ -29,7 +29,7 @@ pub(crate) fn command_in_scope(
 }
 
 /// Whether this host uses cgroup version 2 only.
-pub(super) fn has_version_2_alone() -> bool {
+pub(in crate::run) fn has_version_2_alone() -> bool {
     let found = rustix::fs::statfs("/sys/fs/cgroup");
     found.is_ok_and(|found| found.f_type == CGROUP2_SUPER_MAGIC)
 }

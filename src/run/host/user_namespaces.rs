@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use sandbox::host::is_privileged;
 use spec::path::escape;
+use sys::probe::effective_uid;
 
 /// Reads the settings. A missing or unreadable one forbids nothing.
 #[must_use]
@@ -13,6 +14,7 @@ pub(in crate::run) fn settings() -> UserNamespaceSettings {
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     UserNamespaceSettings {
         privileged: is_privileged(),
+        is_root: effective_uid() == 0,
         count_max: number("/proc/sys/user/max_user_namespaces"),
         unprivileged_clone: switch("/proc/sys/kernel/unprivileged_userns_clone"),
         apparmor_restricts: switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
@@ -28,7 +30,7 @@ pub(in crate::run) fn settings() -> UserNamespaceSettings {
     }
 }
 
-fn text(path: &str) -> Option<String> {
+pub(super) fn text(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim_matches(['\0', '\n', ' ']).to_owned())
 }

@@ -2,17 +2,14 @@
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
-use spec::needs::pip;
 
 /// Maximum number of names in a directory; a larger one counts as empty.
 const NAMES_MAX: usize = 20_000;
-/// Maximum length of a version name in a message.
-const VERSION_BYTES_MAX: usize = 64;
 
 impl OpenedImage {
-    /// Names and versions of the packages of the first `python3` on its PATH, if only one version
-    /// of Python is installed beside it; with several the right one is unknown.
-    pub(in crate::run) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
+    /// Names of the directories beside the packages of the first `python3` on its PATH, if only one
+    /// version of Python is installed beside it; with several the right one is unknown.
+    pub(in crate::run) fn beside_python_packages(&self) -> Result<Vec<Vec<u8>>, RunError> {
         let Some(prefix) = self.prefix_of("python3")? else {
             return Ok(Vec::new());
         };
@@ -28,18 +25,11 @@ impl OpenedImage {
             places.push(b"/usr/lib/python3/dist-packages".to_vec());
             places.push([&b"/usr/local/lib/"[..], &version[..], b"/dist-packages"].concat());
         }
-        let mut packages = Vec::new();
+        let mut names = Vec::new();
         for place in places {
-            for name in self.directories_in(&place)? {
-                let found = std::str::from_utf8(&name).ok().and_then(pip::of_dist_info);
-                if let Some((name, version)) = found
-                    && version.len() <= VERSION_BYTES_MAX
-                {
-                    packages.push((name, version.to_owned()));
-                }
-            }
+            names.extend(self.directories_in(&place)?);
         }
-        Ok(packages)
+        Ok(names)
     }
 
     /// The parent of the first PATH directory that contains `name` and is called `bin`.

@@ -84,6 +84,16 @@ pub(super) fn read_from_bundle(
     documents
 }
 
+/// Reads a document of the workspace by its name in errors of the manifest at `path`.
+pub(super) fn text_in_workspace(
+    path: &Path,
+    workspace: Option<&Path>,
+    shown: &str,
+) -> Option<Vec<u8>> {
+    let (_, files) = locate_manifest(path, workspace).ok()?;
+    manifests::text_of(&files, shown)
+}
+
 /// Reads the workspace's inventory at `path` without following links.
 pub(in crate::run) fn inventory_of_workspace(path: &Path) -> Option<Inventory> {
     match DirectoryFiles::open_root(path) {

@@ -10,11 +10,14 @@ use crate::run::error::RunError;
 use crate::run::inputs::block_documents::{self, ReferencedDocuments};
 use crate::run::unpacking::bundle_files::{BundleFiles, ParsingFiles};
 use archive::{Entry, Tree};
+use bundler::BundleError;
+use bundler::check::errors_of;
 use bundler::manifests::{
     BUNDLE_MANIFEST_NAMES, INVENTORY, RESOLVED_MANIFEST, Registry, parse_named,
 };
 use reader::Documents;
-use spec::document::{Node, TEXT_BYTES_MAX};
+use spec::check::add_source_lines;
+use spec::document::{DocumentError, Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
 use spec::manifest::{self, BlockDocuments, Manifest, ManifestError};
 use spec::parse_permit::ParsePermit;
@@ -59,14 +62,21 @@ pub(in crate::run) fn load_from_caller(
     };
     let shown = escape(path.as_os_str().as_bytes());
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
+    let text_of = |file: &str| {
+        if file == shown {
+            Some(text.clone())
+        } else {
+            block_documents::text_in_workspace(path, workspace, file)
+        }
+    };
     let root = parse_named(&text, path.as_os_str().as_bytes())
-        .map_err(|error| ManifestError::of_document(&shown, error))?;
+        .map_err(|error| refuse_document(&shown, error, &text_of))?;
     let ReferencedDocuments {
         blocks,
         inventories,
     } = block_documents::read_from_workspace(&root, path, workspace, refs);
     Ok(Some(LoadedManifest {
-        manifest: parse_manifest(&root, &shown, &blocks)?,
+        manifest: parse_manifest(&root, &shown, &blocks, &text_of)?,
         file: shown,
         root: Some(root),
         origin: Origin::Caller,
@@ -75,16 +85,43 @@ pub(in crate::run) fn load_from_caller(
     }))
 }
 
+/// Returns the text of a file by its name in errors.
+type TextOf<'call> = dyn Fn(&str) -> Option<Vec<u8>> + 'call;
+
 pub(in crate::run) fn parse_manifest(
     root: &Node,
     shown: &str,
     blocks: &BlockDocuments,
+    text_of: &TextOf<'_>,
 ) -> Result<Manifest, RunError> {
     let parsed = manifest::parse_with(root, shown, blocks);
-    match parsed.errors.into_iter().next() {
-        Some(first) => Err(first.into()),
-        None => Ok(parsed.manifest.unwrap_or_default()),
+    match parsed.manifest {
+        Some(manifest) => Ok(manifest),
+        None => Err(refuse(BundleError::Manifest(parsed.errors), text_of)),
     }
+}
+
+/// The error of a run: the first of a manifest, with its line.
+pub(in crate::run) fn refuse(error: BundleError, text_of: &TextOf<'_>) -> RunError {
+    let mut reported = errors_of(&error);
+    add_source_lines(&mut reported, text_of);
+    let first = reported.into_iter().next();
+    let source_line = first.and_then(|first| first.source_line).map(Box::new);
+    match error {
+        BundleError::Manifest(mut errors) if !errors.is_empty() => RunError::Manifest {
+            error: errors.swap_remove(0),
+            source_line,
+        },
+        error => RunError::Bundle {
+            error: Box::new(error),
+            source_line,
+        },
+    }
+}
+
+fn refuse_document(shown: &str, error: DocumentError, text_of: &TextOf<'_>) -> RunError {
+    let error = ManifestError::of_document(shown, error);
+    refuse(BundleError::Manifest(vec![error]), text_of)
 }
 
 /// Reads a file of the caller once, up to a maximum size.
@@ -170,12 +207,13 @@ pub(in crate::run) fn load_from_bundle(
     };
     let path = RelPath::parse(name.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
     let parsed = bundle.parse(&path).map_err(unreadable)?;
-    let root = parsed.map_err(|error| ManifestError::of_document(name, error))?;
+    let text_of = |file: &str| bundle.document(&RelPath::parse(file.as_bytes()).ok()?).ok();
+    let root = parsed.map_err(|error| refuse_document(name, error, &text_of))?;
     let ReferencedDocuments {
         blocks,
         inventories,
     } = block_documents::read_from_bundle(&root, &path, bundle, refs);
-    let manifest = parse_manifest(&root, name, &blocks)?;
+    let manifest = parse_manifest(&root, name, &blocks, &text_of)?;
     Ok(LoadedManifest {
         manifest,
         file: name.to_owned(),

@@ -41,7 +41,7 @@ pub(super) fn open_inputs(
     let manifest =
         loaded_manifest::load_from_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
-        Subject::Command(_) => None,
+        Subject::Command(_) | Subject::Sandbox => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(archive::open_archive(path)?),
         Subject::Bundle(BundleArgument::Stdin) => {
             let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)

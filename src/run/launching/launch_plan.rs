@@ -11,7 +11,7 @@ use crate::run::planning::programs::lookup::is_in_base_view;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::image_root::without_host_programs;
-use sandbox::launch::{ImageRoot, LaunchPlan};
+use sandbox::launch::{CommandPlan, ImageRoot, LaunchPlan};
 use sandbox::mounts::{self, MountError};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
@@ -88,14 +88,19 @@ pub(in crate::run) fn launch_plan(
         base_view: resources.base.view.clone(),
         view: steps,
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
-        filter: seccomp::program(resolved.syscalls),
-        second_filter: sockets.filter(),
-        limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes)?,
-        working_directory: resolved.working_directory.clone(),
-        programs: program_candidates(resolved, &parts),
-        argv: resolved.argv.clone(),
-        environment: keep_from_children(|| environment::environment(&parts)),
-        null_stdin: false,
+        filter: seccomp::programs(resolved.syscalls),
+        is_traced: request.is_traced,
+        command: CommandPlan {
+            second_filter: sockets.filter(),
+            limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes)?,
+            working_directory: resolved.working_directory.clone(),
+            programs: program_candidates(resolved, &parts),
+            argv: resolved.argv.clone(),
+            environment: keep_from_children(|| environment::environment(&parts)),
+            null_stdin: false,
+            terminal: None,
+        },
+        stays: matches!(request.subject, Subject::Sandbox),
         caller_terminal: caller_terminal(request),
     };
     Ok((plan, trees))
@@ -193,7 +198,7 @@ pub(in crate::run) fn distinct_mounts(resolved: &ResolvedRun) -> Vec<ViewEntry> 
 }
 
 /// Whether `target` on the host resolves to `source`, which contains no links.
-fn is_at(source: &Path, target: &Path) -> bool {
+pub(in crate::run) fn is_at(source: &Path, target: &Path) -> bool {
     source == target || target.canonicalize().is_ok_and(|real| real == source)
 }
 
@@ -217,7 +222,7 @@ fn terminal_type(request: &Request) -> &[u8] {
     known.map_or(b"xterm", |(_, value)| value)
 }
 
-/// The paths to try in order, as execvp(3) does: an empty entry of PATH is the working directory.
+/// The paths to try in order.
 pub(in crate::run) fn program_candidates(
     resolved: &ResolvedRun,
     parts: &Parts<'_>,
@@ -228,17 +233,8 @@ pub(in crate::run) fn program_candidates(
     let Some(name) = resolved.argv.first() else {
         return Vec::new();
     };
-    if name.contains(&b'/') {
-        return vec![name.clone()];
-    }
     let directories = environment::search_path(parts);
-    directories
-        .into_iter()
-        .map(|directory| match &directory[..] {
-            [] => [b"./", &name[..]].concat(),
-            directory => [directory, b"/", name].concat(),
-        })
-        .collect()
+    sandbox::launch::program_candidates(name, directories.iter().map(|path| &path[..]))
 }
 
 /// Measures the used part of the writable space.

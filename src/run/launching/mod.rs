@@ -3,6 +3,7 @@
 
 pub(super) mod launch_plan;
 pub(super) mod predicted_view;
+mod secret_decisions;
 pub(super) mod secret_values;
 pub(super) mod seen;
 pub(super) mod start_failure;

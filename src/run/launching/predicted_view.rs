@@ -12,13 +12,14 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 
 use crate::run::image::{OpenedImage, SelectedImage};
-use crate::run::planning::programs::shebang::{HEAD_BYTES, first_line, read_head, split_words};
+use crate::run::planning::programs::heads::Head;
 use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
 use sandbox::view::{BUNDLE, ViewStep};
 use sources::oci::layers::Kind;
 use spec::detection::Interpreter;
 use spec::path::RelPath;
+use spec::program_format::{Format, HEAD_BYTES};
 
 /// Maximum number of links on one path, as in path_resolution(7).
 const LINKS_MAX: usize = 40;
@@ -51,7 +52,7 @@ pub(super) enum Node {
         /// Whether the body may execute it.
         executable: bool,
         /// Its first bytes, if known.
-        head: Option<Vec<u8>>,
+        head: Option<Head>,
         /// Its path on the host; `None` for a file of the bundle or of the image.
         host: Option<PathBuf>,
     },
@@ -165,9 +166,10 @@ impl PredictedView<'_> {
         }
     }
 
-    pub(in crate::run) fn head(&self, path: &[u8]) -> Option<Vec<u8>> {
+    /// The format of a file; `None`: unknown.
+    pub(in crate::run) fn format(&self, path: &[u8]) -> Option<Format> {
         match self.resolve(path) {
-            Ok(Node::File { head, .. }) => head,
+            Ok(Node::File { head, .. }) => head?.format(),
             _ => None,
         }
     }
@@ -201,31 +203,33 @@ impl PredictedView<'_> {
         if !executable {
             return Err(ExecError::NotExecutable(program()));
         }
-        match head.as_deref() {
-            None | Some([0x7f, b'E', b'L', b'F', ..]) => (),
-            Some(head @ [b'#', b'!', ..]) => {
+        match head.and_then(|head| head.format()) {
+            None | Some(Format::Elf) => (),
+            Some(Format::Script(words)) => {
                 if scripts >= SCRIPTS_MAX {
                     return Err(ExecError::Loop);
                 }
-                let interpreter = first_line(head).and_then(|line| split_words(line).next());
+                let interpreter = words.into_iter().next().map(String::into_bytes);
                 let interpreter = interpreter.ok_or_else(|| ExecError::UnknownFormat(program()))?;
-                let named = absolute(interpreter, working_directory);
+                let named = absolute(&interpreter, working_directory);
                 let found = self.executable(&named, working_directory, scripts + 1);
                 found.map_err(|error| match error {
                     ExecError::Missing => ExecError::InterpreterMissing {
                         script: program(),
-                        interpreter: interpreter.to_vec(),
+                        interpreter,
                     },
                     ExecError::Inaccessible | ExecError::NotExecutable(_) => {
                         ExecError::InterpreterNotExecutable {
                             script: program(),
-                            interpreter: interpreter.to_vec(),
+                            interpreter,
                         }
                     }
                     error => error,
                 })?;
             }
-            Some(_) => return Err(ExecError::UnknownFormat(program())),
+            Some(Format::Empty | Format::ByteOrderMark | Format::Binary | Format::Text) => {
+                return Err(ExecError::UnknownFormat(program()));
+            }
         }
         Ok(host)
     }
@@ -394,7 +398,7 @@ impl PredictedView<'_> {
             Entry::Symlink { target } => Node::Link(target.clone()),
             Entry::File { executable, .. } => Node::File {
                 executable: *executable,
-                head: bundle.head(&path, HEAD_BYTES).ok(),
+                head: bundle.head(&path, HEAD_BYTES).ok().map(Head::of_stranger),
                 host: None,
             },
         })
@@ -437,7 +441,7 @@ impl PredictedView<'_> {
             // Opens regular files only: opening a device can have effects.
             head: found
                 .is_file()
-                .then(|| read_head(&path, !rest.is_empty()))
+                .then(|| Head::read(&path, !rest.is_empty()))
                 .flatten(),
             host: Some(path),
         }
@@ -462,10 +466,9 @@ fn image_node(image: &SelectedImage, path: &[u8]) -> Node {
 }
 
 /// The first bytes of a file of the image that is small enough for a script.
-fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
-    let mut head = opened.image.read_file(path, SCRIPT_BYTES_MAX).ok()??;
-    head.truncate(usize::try_from(HEAD_BYTES).ok()?);
-    Some(head)
+fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Head> {
+    let text = opened.image.read_file(path, SCRIPT_BYTES_MAX).ok()??;
+    Some(Head::of_stranger(text))
 }
 
 /// Whether the host's mount of `path` is noexec, which the mount in the view inherits.

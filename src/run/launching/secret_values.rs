@@ -11,10 +11,14 @@ use crate::run::error::RunError;
 use crate::run::inputs::block_documents::inventory_of_workspace;
 use crate::run::inputs::find_workspace;
 use crate::run::inputs::loaded_manifest::read_file;
+use crate::run::launching::secret_decisions::{
+    denied_by_host, describe_consumer, failed, granted, slug_of,
+};
 use crate::run::planning::resolved::ResolvedRun;
 use bundler::manifests;
 use secrets::mask::{Masks, VALUE_BYTES_MIN};
 use secrets::{Context, ExpectedSecret, describe_reference, resolve};
+use spec::history::SecretDecision;
 use spec::host_policy::HostPolicy;
 use spec::inventory::{Consumer, Inventories, Inventory};
 use spec::manifest::SecretRequest;
@@ -22,7 +26,6 @@ use spec::path::escape;
 use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
-use sys::worker::hide_arguments;
 
 /// The secrets of a run before any value is requested.
 pub(in crate::run) struct RequestedSecrets<'run> {
@@ -33,12 +36,19 @@ pub(in crate::run) struct RequestedSecrets<'run> {
     from_flag: Vec<(SecretRequest, &'run [u8])>,
     inventories: Inventories,
     consumer: Consumer,
+    /// The host policy denies secrets to manifests, and this one asks for some.
+    is_denied: bool,
 }
+
+/// Records decisions. Returns why it cannot; an error ends the run.
+pub(in crate::run) type RecordDecisions<'run> =
+    &'run dyn Fn(&[SecretDecision]) -> Result<Option<WarningReport>, RunError>;
 
 /// What the body got.
 #[derive(Default)]
 pub(in crate::run) struct Revealed {
     pub(in crate::run) secrets: Vec<SecretReport>,
+    decisions: Vec<SecretDecision>,
     pub(in crate::run) warnings: Vec<WarningReport>,
 }
 
@@ -57,6 +67,7 @@ impl RequestedSecrets<'_> {
         &self,
         policy: &HostPolicy,
     ) -> Result<Vec<ExpectedSecret>, RunError> {
+        self.check_denied()?;
         let (requests, known) = (&self.from_provider, &self.inventories);
         Ok(secrets::check(
             requests,
@@ -67,42 +78,55 @@ impl RequestedSecrets<'_> {
     }
 
     /// Closes the memory of this process, if there are secrets, to all that must not find their values:
-    /// it writes no core dump, no other process of its uid can read it, and processes that are forked
-    /// from now on do not get the caller's arguments and variables.
+    /// it writes no core dump, and no other process of its uid can read it.
     ///
     /// # Errors
-    /// [`RunError::Host`] with the errno of prctl(2), or of reading /proc/self/stat.
+    /// [`RunError::Host`] with the errno of prctl(2).
     pub(in crate::run) fn close_memory(&self) -> Result<(), RunError> {
         let of_flags = !self.request.secrets.is_empty() || !self.from_flag.is_empty();
         if !of_flags && !self.needs_provider() {
             return Ok(());
         }
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
-            .map_err(RunError::host("become non-dumpable"))?;
-        hide_arguments().map_err(RunError::host("hide the arguments"))
+            .map_err(RunError::host("become non-dumpable"))
     }
 
     /// Gives the body its secrets. Call it after [`Self::close_memory`], directly before the launch, so
     /// that a run that is refused for another reason reveals nothing.
     ///
-    /// `signals` is the descriptor of the signals that cancel a run.
+    /// `signals` is the descriptor of the signals that cancel a run. `record` gets each decision, also
+    /// that which refuses the run; its error ends the run before the body has a value.
     ///
     /// # Errors
-    /// [`RunError::Secret`]: not granted, or without a value; then nothing is launched.
+    /// [`RunError::Secret`]: not granted, or without a value; then nothing is launched. Those of `record`.
     pub(in crate::run) fn reveal(
         &self,
         policy: &HostPolicy,
         resolved: &mut ResolvedRun,
         signals: BorrowedFd<'_>,
         masks: &mut Masks,
+        record: RecordDecisions<'_>,
     ) -> Result<Revealed, RunError> {
         let request = self.request;
+        let consumer = &describe_consumer(request, &self.consumer);
+        if let Err(error) = self.check_denied() {
+            record(&denied_by_host(&self.from_provider, consumer))?;
+            return Err(error);
+        }
         let context = Context {
             environment: &request.caller.environment,
             signals: Some(signals),
         };
         let (requests, known) = (&self.from_provider, &self.inventories);
-        let secrets = resolve(requests, &policy.secrets, known, &self.consumer, context)?;
+        let secrets = match resolve(requests, &policy.secrets, known, &self.consumer, context) {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                if let Some(decision) = failed(&error, consumer) {
+                    record(&[decision])?;
+                }
+                return Err(error.into());
+            }
+        };
         let mut revealed = Revealed::default();
         for (secret, value) in &self.from_flag {
             let report = SecretReport {
@@ -111,7 +135,8 @@ impl RequestedSecrets<'_> {
                 provider: "caller".to_owned(),
                 granted_by: "-e".to_owned(),
             };
-            revealed.record(report, value, masks);
+            let slug = slug_of(&secret.reference);
+            revealed.add(report, slug, consumer, value, masks);
         }
         for secret in &request.secrets {
             let report = SecretReport {
@@ -120,7 +145,7 @@ impl RequestedSecrets<'_> {
                 provider: "caller".to_owned(),
                 granted_by: "--secret".to_owned(),
             };
-            revealed.record(report, secret.value.bytes(), masks);
+            revealed.add(report, None, consumer, secret.value.bytes(), masks);
             add_variable(resolved, &secret.variable, &secret.value);
         }
         let granted_by = granted_by(request, resolved.origin);
@@ -136,17 +161,26 @@ impl RequestedSecrets<'_> {
                     provider: source.provider.to_owned(),
                     granted_by,
                 };
-                revealed.record(report, secret.value.bytes(), masks);
+                let slug = Some(source.slug);
+                revealed.add(report, slug, consumer, secret.value.bytes(), masks);
             }
             add_variable(resolved, secret.variable.as_bytes(), &secret.value);
         }
+        revealed.warnings.extend(record(&revealed.decisions)?);
         Ok(revealed)
     }
 }
 
 impl Revealed {
     /// Masks `value` in all captured output, and adds the report of its secret.
-    fn record(&mut self, report: SecretReport, value: &[u8], masks: &mut Masks) {
+    fn add(
+        &mut self,
+        report: SecretReport,
+        slug: Option<String>,
+        consumer: &str,
+        value: &[u8],
+        masks: &mut Masks,
+    ) {
         if !masks.add(value) && !value.is_empty() {
             let message = format!(
                 "the value of {} has fewer than {VALUE_BYTES_MIN} bytes: it is not masked in the \
@@ -156,6 +190,7 @@ impl Revealed {
             self.warnings
                 .push(WarningReport::new("secret_not_masked", message));
         }
+        self.decisions.push(granted(&report, slug, consumer));
         self.secrets.push(report);
     }
 }
@@ -196,6 +231,7 @@ impl<'run> RequestedSecrets<'run> {
             from_flag: Vec::new(),
             inventories: Inventories::default(),
             consumer: manifest.consumer(),
+            is_denied: false,
         };
         for secret in &manifest.secrets {
             requested.classify(secret);
@@ -203,17 +239,24 @@ impl<'run> RequestedSecrets<'run> {
         if !requested.needs_provider() {
             return Ok(requested);
         }
-        if policy.deny_grants.secrets {
-            return Err(RunError::Argument {
-                code: "grant_forbidden",
-                what: "the manifest's",
-                object: "secrets".to_owned(),
-                problem: "are denied by the host policy (deny_grants)".to_owned(),
-                hint: Some("ask the administrator of this host".to_owned()),
-            });
+        requested.is_denied = policy.deny_grants.secrets;
+        if !requested.is_denied {
+            requested.inventories = known_inventories(request, policy, resolved)?;
         }
-        requested.inventories = known_inventories(request, policy, resolved)?;
         Ok(requested)
+    }
+
+    fn check_denied(&self) -> Result<(), RunError> {
+        if !self.is_denied {
+            return Ok(());
+        }
+        Err(RunError::Argument {
+            code: "grant_forbidden",
+            what: "the manifest's",
+            object: "secrets".to_owned(),
+            problem: "are denied by the host policy (deny_grants)".to_owned(),
+            hint: Some("ask the administrator of this host".to_owned()),
+        })
     }
 
     /// The caller's value takes precedence over the provider's.

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::Access as AccessMode;
 use rustix::io::Errno;
 
-use crate::plan::access::{NodeKind, OnHost, Place, Rights, Seen};
+use crate::plan::access::{NodeKind, OnHost, Place, Rights, Seen, parent};
 use crate::run::launching::predicted_view::{
     Node, PredictedView, beneath, forbids_programs, on_host,
 };
@@ -261,14 +261,6 @@ fn target(mount: &ViewStep) -> Option<&[u8]> {
         | ViewStep::Tmpfs { target, .. }
         | ViewStep::SelfBind { path: target } => Some(target),
         _ => None,
-    }
-}
-
-/// The directory of an absolute path.
-pub(in crate::run) fn parent(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        None | Some(0) => b"/",
-        Some(end) => &path[..end],
     }
 }
 

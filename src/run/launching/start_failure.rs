@@ -25,6 +25,7 @@ use sandbox::view::{BUNDLE, check_target};
 use spec::did_you_mean::difference;
 use spec::host::HostSupport;
 use spec::path::{escape, quoted};
+use spec::program_format::Format;
 use spec::request::{Caller, Request, Subject};
 
 /// Directories of the host that supply names if those of an image cannot be listed.
@@ -295,16 +296,16 @@ impl Attempt<'_> {
 
     fn explain_format(&self, inside: &PredictedView<'_>, program: &Program) -> Reason {
         let file = location(program);
-        let (why, hint) = match inside.head(&program.path).as_deref() {
-            Some([]) => (
+        let (why, hint) = match inside.format(&program.path) {
+            Some(Format::Empty) => (
                 format!("{file} is empty"),
                 "write a program into it".to_owned(),
             ),
-            Some(head) if head.starts_with(BYTE_ORDER_MARK) => (
+            Some(Format::ByteOrderMark) => (
                 format!("{file} begins with a byte order mark (U+FEFF)"),
                 self.fix(program, "remove it", r"sed -i '1s/^\xef\xbb\xbf//'"),
             ),
-            Some(head) if head.contains(&0) => (
+            Some(Format::Binary) => (
                 format!("{file} is neither a script nor a Linux binary (ELF)"),
                 format!("build it for Linux on {}", std::env::consts::ARCH),
             ),
@@ -390,6 +391,8 @@ impl Attempt<'_> {
             .filter_map(|other| Some((difference(word, &other)?, other)))
             .collect();
         near.sort();
+        // Each may take a process that parses its first bytes.
+        near.truncate(SIMILAR_MAX);
         let can_start = |other: &str| {
             let candidates: Vec<Vec<u8>> = directories
                 .iter()
@@ -423,8 +426,8 @@ impl Attempt<'_> {
     }
 }
 
-/// The UTF-8 byte order mark, which Windows editors write.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// How many similar names are tried.
+const SIMILAR_MAX: usize = 20;
 const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
 
 fn explain_directory(inside: &PredictedView<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
@@ -446,8 +449,8 @@ fn explain_binary(
     is_missing: bool,
 ) -> Option<Reason> {
     inside
-        .head(&program.path)
-        .filter(|head| head.starts_with(b"\x7fELF"))?;
+        .format(&program.path)
+        .filter(|format| *format == Format::Elf)?;
     let path = match &program.host {
         Some(host) => host.as_os_str().as_bytes().to_vec(),
         None => in_bundle(program).unwrap_or_else(|| program.path.clone()),

@@ -83,7 +83,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies the declared files to the workspace, unless the run was cancelled.
+    /// Copies the declared files to the workspace, unless the run was cancelled or is learned from.
     pub(super) fn sync(
         &self,
         resources: &mut Resources,
@@ -97,7 +97,8 @@ impl Run<'_> {
             return Vec::new();
         };
         let files = &contract.output_files;
-        if files.is_empty() || outcome == Outcome::Cancelled {
+        let is_kept = outcome != Outcome::Cancelled && self.learning().is_none();
+        if files.is_empty() || !is_kept {
             return files.iter().map(skipped).collect();
         }
         let body_ids = resources.body_ids();

@@ -1,16 +1,18 @@
 //! Resolves `runner run`: the command and the part of the host that it sees.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::image::finding::Access;
 use crate::run::image::{self, OpenedImage, SelectedImage};
+use crate::run::planning::hosts;
+use crate::run::planning::programs::heads::Head;
+use crate::run::planning::programs::line_ends::StartedProgram;
 use crate::run::planning::programs::lookup::{self, is_executable, is_in_base_view};
-use crate::run::planning::programs::shebang::read_head;
-use crate::run::planning::programs::{callers_program, invisible_arguments, line_ends};
+use crate::run::planning::programs::{callers_program, invisible_arguments};
 use crate::run::planning::resolved::{
-    ResolvedRun, granted, is_covered, is_mounted_in_place, path_bytes, resolve_egress, syscalls,
+    ResolvedRun, granted, is_covered, is_mounted_in_place, path_bytes, syscalls,
 };
 use crate::run::preparation::PreparedPackages;
 use crate::run::refusals::Refusals;
@@ -20,7 +22,7 @@ use spec::manifest::Manifest;
 use spec::path::escape;
 use spec::request::{Request, ViewEntry};
 
-/// Resolves the command of `runner run`.
+/// Resolves the command of `runner run`, or, with an empty `argv`, a sandbox whose commands come later.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a script on the caller's PATH, unless `refusals` collects it.
@@ -38,7 +40,7 @@ pub(super) fn resolve_command(
         None => None,
     };
     warnings.extend(image.iter().flat_map(SelectedImage::warnings));
-    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let egress = hosts::resolve(request, policy, &manifest, &mut warnings, refusals)?;
     let mut resolved = ResolvedRun {
         manifest,
         runner: None,
@@ -51,6 +53,7 @@ pub(super) fn resolve_command(
         view: request.view.clone(),
         program_directories: Vec::new(),
         program: None,
+        started: None,
         bound: Vec::new(),
         environment: Vec::new(),
         egress,
@@ -61,7 +64,6 @@ pub(super) fn resolve_command(
         warnings,
     };
     resolved.add_variables(request);
-    let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let caller_directory = request.caller.working_directory.as_deref();
     if let Some(image) = &resolved.image {
         // Paths refer to the image; no host file is mounted for them.
@@ -74,28 +76,15 @@ pub(super) fn resolve_command(
         resolved.warn_of_invisible_arguments(request);
         return Ok(resolved);
     }
-    // A relative path starts at the working directory inside, not at the host's.
-    let start = request.workdir.as_deref().or(caller_directory);
-    if let Some(path) = lookup::path_of_command(name, start) {
-        resolved.program = Some(path_bytes(&path));
-        let is_covered = is_covered(&resolved.view, &path);
-        let is_visible = !is_covered || is_mounted_in_place(&resolved.view, &path);
-        let is_read = is_visible && path.is_file();
-        let head = is_read.then(|| read_head(&path, false)).flatten();
-        let warning = head.and_then(|head| line_ends::check_head(&head, name));
-        resolved.warnings.extend(warning);
-        // What is not executable at such a path is refused as a program, not as a mount.
-        let can_be_mounted = check_target(&path_bytes(&path)).is_ok() || is_executable(&path);
-        if !is_in_base_view(&path) && !is_covered && path.exists() && can_be_mounted {
-            resolved.bound.push(escape(&path_bytes(&path)));
-            resolved.view.push(ViewEntry::Bind {
-                source: path.clone(),
-                target: path,
-                writable: false,
-            });
+    if let Some(name) = argv.first() {
+        // A relative path starts at the working directory inside, not at the host's.
+        let start = request.workdir.as_deref().or(caller_directory);
+        match lookup::path_of_command(name, start) {
+            Some(path) => resolved.mount_program(name, path),
+            None => {
+                refusals.check(resolved.mount_callers_program(request, policy))?;
+            }
         }
-    } else {
-        refusals.check(resolved.mount_callers_program(request, policy))?;
     }
     resolved.working_directory = match (&request.workdir, caller_directory) {
         (Some(directory), _) => path_bytes(directory),
@@ -113,6 +102,26 @@ pub(super) fn resolve_command(
 }
 
 impl ResolvedRun {
+    /// Mounts the program that the command names by its path.
+    fn mount_program(&mut self, name: &[u8], path: PathBuf) {
+        self.program = Some(path_bytes(&path));
+        let is_covered = is_covered(&self.view, &path);
+        let is_visible = !is_covered || is_mounted_in_place(&self.view, &path);
+        let is_read = is_visible && path.is_file();
+        let head = is_read.then(|| Head::read(&path, false)).flatten();
+        self.started = head.map(|head| StartedProgram::new(name, head));
+        // What is not executable at such a path is refused as a program, not as a mount.
+        let can_be_mounted = check_target(&path_bytes(&path)).is_ok() || is_executable(&path);
+        if !is_in_base_view(&path) && !is_covered && path.exists() && can_be_mounted {
+            self.bound.push(escape(&path_bytes(&path)));
+            self.view.push(ViewEntry::Bind {
+                source: path.clone(),
+                target: path,
+                writable: false,
+            });
+        }
+    }
+
     /// Mounts the program that the caller's shell would start.
     fn mount_callers_program(
         &mut self,

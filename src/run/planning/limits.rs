@@ -99,7 +99,9 @@ pub(in crate::run) fn unix_sockets_of(
     host: &HostSupport,
 ) -> UnixSockets {
     let (named, accepted) = (&request.sockets, request.unix_sockets);
-    unix_sockets::decide(&resolved.view, named, accepted, host.landlock_abi)
+    // While it is learned from, `resolved` lacks the writable mounts of the request.
+    let view: Vec<ViewEntry> = resolved.view.iter().chain(&request.view).cloned().collect();
+    unix_sockets::decide(&view, named, accepted, host.landlock_abi)
 }
 
 /// Refuses `--socket` for anything but a socket: the sockets in a directory would be reachable too.

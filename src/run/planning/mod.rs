@@ -1,6 +1,7 @@
 //! Plans a run from the request and the bundle's files: what runs, and under which limits.
 
 mod command;
+mod hosts;
 mod provider;
 
 pub(super) mod limits;
@@ -27,6 +28,7 @@ use crate::staging;
 use sandbox::cgroups::CgroupLimits;
 use sandbox::resources::Resources;
 use spec::limits::Limit;
+use spec::request::Subject;
 
 /// A resolved run with its limits.
 pub(super) struct PlannedRun {
@@ -49,6 +51,7 @@ impl PlannedRun {
             memory_bytes: limits.values.get(Limit::Memory),
             processes: limits.values.get(Limit::Processes),
             cpu_millis: limits.values.get(Limit::Cpus),
+            kills_one: matches!(run.request.subject, Subject::Sandbox),
         })?;
         let network_setup = NetworkSetup::prepare(run.request, run.policy, &resolved.egress)?;
         Ok(Self {

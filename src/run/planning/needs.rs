@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 
+use serde::{Deserialize, Serialize};
+
 use crate::run::error::RunError;
 use crate::run::image::{OpenedImage, SelectedImage};
 use crate::run::inputs::loaded_manifest;
-use crate::run::interruptible::WaitLimit;
 use crate::run::planning::programs::lookup;
 use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
@@ -14,9 +15,10 @@ use spec::host_policy::HostPolicy;
 use spec::image::SelectedTemplate;
 use spec::image::registry;
 use spec::image_choice::{image_of, needs_of};
-use spec::io::contract::DOCUMENT_MEMORY_MAX;
+use spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
 use spec::manifest::Manifest;
 use spec::needs::{npm, pip};
+use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use spec::request::Request;
@@ -262,17 +264,18 @@ fn check_npm(
         Err(error) => return Ok(Some(unmet("npm", need, error.to_string()))),
     };
     let name = &requirement.name;
-    let found = match (installed_npm(name, bundle), opened) {
-        (Ok(version), _) => Ok(("bundle", version)),
+    let in_bundle = package_json(name, bundle).and_then(|text| npm_version(&requirement, &text));
+    let found = match (in_bundle, opened) {
+        (Ok(found), _) => Ok(("bundle", found)),
         (Err(reason), Some(opened)) => match opened.node_package(name)? {
-            Some(text) => npm_version(&text).map(|version| ("image", version)),
+            Some(text) => npm_version(&requirement, &text).map(|found| ("image", found)),
             None => Err(reason),
         },
         (Err(reason), None) => Err(reason),
     };
     Ok(match found {
-        Ok((_, version)) if requirement.accepts(&version) => None,
-        Ok((place, version)) => {
+        Ok((_, (_, true))) => None,
+        Ok((place, (version, false))) => {
             let reason = format!("the {place} has {}", escape(version.as_bytes()));
             Some(unmet("npm", need, reason))
         }
@@ -280,17 +283,20 @@ fn check_npm(
     })
 }
 
-/// The version field of a package.json.
-fn npm_version(mut text: &[u8]) -> Result<String, String> {
-    reader::parse_json(&mut text, DOCUMENT_MEMORY_MAX, WaitLimit::default())
-        .ok()
-        .and_then(|package| package.get("version")?.as_str().map(str::to_owned))
-        .ok_or_else(|| "its package.json has no version".to_owned())
+/// The version in a package.json, and whether it is accepted.
+fn npm_version(requirement: &npm::Requirement, text: &[u8]) -> Result<(String, bool), String> {
+    let find = |permit: &ParsePermit, text: &[u8]| {
+        let package = read_document(permit, text, DOCUMENT_MEMORY_MAX).ok()?;
+        let version = package.get("version")?.as_str()?.to_owned();
+        let is_accepted = requirement.accepts(permit, &version);
+        Some((version, is_accepted))
+    };
+    let found = reader::parse_with(text, &find).ok().flatten();
+    found.ok_or_else(|| "its package.json has no version".to_owned())
 }
 
-/// The version in `node_modules/NAME/package.json`. Follows one link, which some package managers
-/// create.
-fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String> {
+/// `node_modules/NAME/package.json`. Follows one link, which some package managers create.
+fn package_json(name: &str, bundle: &dyn BundleFiles) -> Result<Vec<u8>, String> {
     let absent = || "not in node_modules of the bundle".to_owned();
     let at =
         RelPath::parse(format!("node_modules/{name}").as_bytes()).map_err(|_error| absent())?;
@@ -301,10 +307,9 @@ fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String>
     };
     let file = [directory.as_bytes(), b"/package.json"].concat();
     let file = RelPath::parse(&file).map_err(|_error| absent())?;
-    let text = bundle
+    bundle
         .head(&file, PACKAGE_JSON_BYTES_MAX)
-        .map_err(|reason| format!("its package.json {reason}"))?;
-    npm_version(&text)
+        .map_err(|reason| format!("its package.json {reason}"))
 }
 
 /// Resolves a link of the bundle by name. The archive reader refuses links that leave the bundle.
@@ -323,6 +328,15 @@ fn resolve_link(link: &RelPath, target: &[u8]) -> Option<RelPath> {
     RelPath::parse(&parts.join(&b'/')).ok()
 }
 
+/// The first installed package of a name.
+#[derive(Debug, Serialize, Deserialize)]
+struct PipPackage {
+    version: String,
+    is_of_bundle: bool,
+    /// Whether the need accepts it, or another package of that name.
+    is_accepted: bool,
+}
+
 fn check_pip(
     needs: &[String],
     bundle: &dyn BundleFiles,
@@ -331,45 +345,93 @@ fn check_pip(
     if needs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut present: Vec<(String, String)> = bundle
-        .tree()
+    let names = names_beside_packages(bundle, opened)?;
+    let needs = needs
         .iter()
-        .filter(|(_, entry)| matches!(entry, Entry::Directory))
-        .filter_map(|(path, _)| {
-            let name = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
-            let (name, version) = pip::of_dist_info(std::str::from_utf8(name).ok()?)?;
-            Some((name, version.to_owned()))
-        })
-        .collect();
-    let of_bundle = present.len();
-    if let Some(opened) = opened {
-        present.extend(opened.python_packages()?);
-    }
-    let unmet = needs.iter().filter_map(|need| {
-        let requirement = match pip::Requirement::parse(need) {
-            Ok(requirement) => requirement,
-            Err(error) => return Some(unmet("pip", need, error.to_string())),
-        };
-        let mut versions = present
+        .map(|need| (need, pip::Requirement::parse(need)));
+    let needs: Vec<_> = needs.collect();
+    let find = |permit: &ParsePermit, names: &[u8]| {
+        let present = pip_packages(permit, names);
+        let find = |need: &pip::Requirement| find_pip(permit, need, &present);
+        let found = needs
             .iter()
-            .enumerate()
-            .filter(|(_, (name, _))| *name == requirement.name)
-            .map(|(index, (_, version))| (index < of_bundle, version.as_str()))
-            .peekable();
-        let Some((is_of_bundle, first)) = versions.peek().copied() else {
-            return Some(unmet("pip", need, "no dist-info of it in the bundle"));
-        };
-        let satisfied = versions.any(|(_, version)| requirement.accepts(version));
-        let place = if is_of_bundle { "bundle" } else { "image" };
-        (!satisfied).then(|| {
-            unmet(
-                "pip",
-                need,
-                format!("the {place} has {}", escape(first.as_bytes())),
-            )
+            .map(|(_, need)| need.as_ref().ok().and_then(find));
+        found.collect::<Vec<_>>()
+    };
+    let found = reader::parse_with(&names, &find);
+    let unmet = needs
+        .iter()
+        .enumerate()
+        .filter_map(|(index, (need, parsed))| {
+            let reason = match (parsed, &found) {
+                (Err(error), _) => error.to_string(),
+                (Ok(_), Err(reason)) => format!("its dist-info cannot be looked for: {reason}"),
+                (Ok(_), Ok(found)) => match found.get(index) {
+                    Some(Some(package)) if package.is_accepted => return None,
+                    Some(Some(package)) => {
+                        let place = if package.is_of_bundle {
+                            "bundle"
+                        } else {
+                            "image"
+                        };
+                        format!("the {place} has {}", escape(package.version.as_bytes()))
+                    }
+                    Some(None) | None => "no dist-info of it in the bundle".to_owned(),
+                },
+            };
+            Some(unmet("pip", need, reason))
+        });
+    Ok(unmet.collect())
+}
+
+/// Names of the bundle's directories, and of those beside the packages of the image.
+fn names_beside_packages(
+    bundle: &dyn BundleFiles,
+    opened: Option<&OpenedImage>,
+) -> Result<Vec<u8>, RunError> {
+    let of_bundle = bundle.tree().iter();
+    let of_bundle: Vec<&[u8]> = of_bundle
+        .filter(|(_, entry)| matches!(entry, Entry::Directory))
+        .filter_map(|(path, _)| path.as_bytes().rsplit(|byte| *byte == b'/').next())
+        .collect();
+    let of_image = match opened {
+        Some(opened) => opened.beside_python_packages()?,
+        None => Vec::new(),
+    };
+    let mut names = Vec::new();
+    reader::put_part(&of_bundle.join(&b'/'), &mut names);
+    reader::put_part(&of_image.join(&b'/'), &mut names);
+    Ok(names)
+}
+
+/// Names, versions and whether they are of the bundle, of [`names_beside_packages`].
+fn pip_packages<'names>(
+    permit: &ParsePermit,
+    names: &'names [u8],
+) -> Vec<(String, &'names str, bool)> {
+    let places = reader::split_parts(names).unwrap_or_default();
+    let places = places.into_iter().zip([true, false]);
+    let packages = places.flat_map(|(place, is_of_bundle)| {
+        place.split(|byte| *byte == b'/').filter_map(move |name| {
+            let (name, version) = pip::of_dist_info(permit, std::str::from_utf8(name).ok()?)?;
+            Some((name, version, is_of_bundle))
         })
     });
-    Ok(unmet.collect())
+    packages.collect()
+}
+
+fn find_pip(
+    permit: &ParsePermit,
+    need: &pip::Requirement,
+    present: &[(String, &str, bool)],
+) -> Option<PipPackage> {
+    let mut named = present.iter().filter(|(name, ..)| *name == need.name);
+    let (_, version, is_of_bundle) = named.clone().next()?;
+    Some(PipPackage {
+        version: (*version).to_owned(),
+        is_of_bundle: *is_of_bundle,
+        is_accepted: named.any(|(_, version, _)| need.accepts(permit, version)),
+    })
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use crate::run::image::finding::Access;
 use crate::run::image::{self, OpenedImage, SelectedImage};
 use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
 use crate::run::planning::command::resolve_command;
+use crate::run::planning::programs::interpreters;
+use crate::run::planning::programs::line_ends::StartedProgram;
 use crate::run::planning::programs::node_version::NodeVersions;
-use crate::run::planning::programs::{interpreters, line_ends};
-use crate::run::planning::{needs, provider};
+use crate::run::planning::{hosts, needs, provider};
 use crate::run::preparation::{self, PreparedPackages};
 use crate::run::refusals::Refusals;
 use crate::run::unpacking::bundle_files::BundleFiles;
@@ -51,6 +52,8 @@ pub(in crate::run) struct ResolvedRun {
     pub(in crate::run) program_directories: Vec<Vec<u8>>,
     /// Path of the program, if the first argument is a path.
     pub(in crate::run) program: Option<Vec<u8>>,
+    /// The program of the bundle, or that which the caller named by its path.
+    pub(in crate::run) started: Option<StartedProgram>,
     /// Paths that were mounted for the program.
     pub(in crate::run) bound: Vec<String>,
     pub(in crate::run) environment: Vec<EnvironmentEntry>,
@@ -92,7 +95,7 @@ pub(in crate::run) fn load_manifest(
                 Subject::Bundle(BundleArgument::Path(path)) if path.is_dir() => {
                     Some(path.as_path())
                 }
-                Subject::Bundle(_) | Subject::Command(_) => None,
+                Subject::Bundle(_) | Subject::Command(_) | Subject::Sandbox => None,
             };
             loaded_manifest::load_from_bundle(bundle, directory, has_run, &policy.refs)
         }
@@ -113,6 +116,7 @@ pub(in crate::run) fn resolve(
 ) -> Result<ResolvedRun, RunError> {
     match (&request.subject, bundle) {
         (Subject::Command(argv), _) => resolve_command(request, policy, argv, access, refusals),
+        (Subject::Sandbox, _) => resolve_command(request, policy, &[], access, refusals),
         (Subject::Bundle(_), Some(bundle)) => {
             let manifest = load_manifest(request, policy, of_caller, bundle)?;
             resolve_bundle(request, policy, manifest, access, bundle, refusals)
@@ -136,7 +140,7 @@ fn check_permissions(
     refusals.check(check_strict(request, manifest))?;
     let grants = granted(request, policy);
     refusals.check(check_grants(request, policy, manifest, origin, grants))?;
-    refusals.check(check_egress_grant(policy, manifest))?;
+    refusals.check(hosts::check_grant(policy, manifest))?;
     refusals.check(check_sources_grant(policy, manifest))?;
     Ok(())
 }
@@ -159,23 +163,6 @@ fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> 
 }
 
 /// The caller's own manifest grants its requests itself, but the host policy may deny them.
-fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
-    match manifest.egress.first() {
-        Some(first) if policy.deny_grants.egress => Err(RunError::Argument {
-            code: "grant_forbidden",
-            what: "the manifest's egress to",
-            object: first.rule.to_string(),
-            problem: format!(
-                "({}) is denied by the host policy (deny_grants)",
-                first.source
-            ),
-            hint: Some("ask the administrator of this host".to_owned()),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// As [`check_egress_grant`], for workspace sources.
 fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.workspace_sources.first() {
         Some(first) if policy.deny_grants.sources => Err(RunError::Argument {
@@ -190,35 +177,6 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
         }),
         _ => Ok(()),
     }
-}
-
-/// Resolves the egress list, with a warning for each entry without effect.
-///
-/// # Errors
-/// The error of such an entry under `--strict`, unless `refusals` collects it.
-pub(super) fn resolve_egress(
-    request: &Request,
-    policy: &HostPolicy,
-    manifest: &Manifest,
-    warnings: &mut Vec<WarningReport>,
-    refusals: &mut Refusals,
-) -> Result<EgressPlan, RunError> {
-    let mut plan = EgressPlan::new(&manifest.egress, &request.network.allow, &policy.egress);
-    plan.refuse_ech |= request.strict;
-    let added = &request.network.added_hosts;
-    for warning in plan.warnings(&manifest.egress, added, &policy.egress) {
-        if request.strict {
-            refusals.refuse(RunError::Argument {
-                code: "strict_refuses",
-                what: "the egress list",
-                object: "has entries without effect:".to_owned(),
-                problem: warning.message.clone(),
-                hint: Some("remove the entry, or omit --strict".to_owned()),
-            })?;
-        }
-        warnings.push(warning);
-    }
-    Ok(plan)
 }
 
 /// The stricter of the caller's and the host policy's setting.
@@ -251,10 +209,7 @@ fn resolve_run(
         Some(image) => image.interpreters(&run, registry)?,
     };
     let arguments = &request.bundle.arguments;
-    let mut resolved_form = detection::resolve(&run, &files, &found, arguments)?;
-    let program = resolved_form.argv.first();
-    let warning = program.and_then(|program| line_ends::check_bundle_program(bundle, program));
-    resolved_form.warnings.extend(warning);
+    let resolved_form = detection::resolve(&run, &files, &found, arguments)?;
     let directory = working_directory_of_bundle(request, manifest);
     Ok(provider::placed(manifest, &run, resolved_form, &directory))
 }
@@ -340,7 +295,7 @@ fn resolve_bundle(
     } = resolve_runtime(request, policy, &manifest, access, bundle, refusals)?;
     refusals.check(provider::check_directory(request, &manifest, bundle))?;
     let versions = NodeVersions::default();
-    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let egress = hosts::resolve(request, policy, &manifest, &mut warnings, refusals)?;
     let resolved_form = resolve_run(
         request,
         policy,
@@ -360,6 +315,8 @@ fn resolve_bundle(
     warnings.extend(runner.as_ref().and_then(needs::warn_of_unmet));
     warnings.extend(image.iter().flat_map(SelectedImage::warnings));
     warnings.extend(packages.warnings.iter().cloned());
+    let program = resolved_form.as_ref().and_then(|run| run.argv.first());
+    let started = program.and_then(|program| StartedProgram::of_bundle(bundle, program));
     let mut resolved = ResolvedRun {
         runner,
         image,
@@ -372,6 +329,7 @@ fn resolve_bundle(
         argv: resolved_form.map(|run| run.argv).unwrap_or_default(),
         view,
         program: None,
+        started,
         bound: Vec::new(),
         egress,
         grants: granted(request, policy),
@@ -449,9 +407,14 @@ fn check_grants(
 ) -> Result<(), RunError> {
     let variables = request.environment.iter().map(|(name, _)| name);
     let secrets = request.secrets.iter().map(|secret| &secret.variable);
+    let mut hosts = request.network.allow.clone();
+    hosts.extend(hosts::asked_while_learning(
+        request.network.learning,
+        manifest,
+    ));
     let granted = Granted {
         grants,
-        hosts: &request.network.allow,
+        hosts: &hosts,
         has_secrets_provider: policy.secrets.provider.is_some(),
         variables: variables.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),

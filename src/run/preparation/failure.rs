@@ -11,8 +11,6 @@ use spec::preparation_report::PreparationReport;
 use spec::report::{Denial, Report};
 use spec::units;
 
-/// Texts of ENOSPC.
-const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
 /// Less free space than this counts as full.
 const FULL_BYTES: u64 = 1 << 20;
 
@@ -70,7 +68,7 @@ pub(super) fn check(
     let read = reader::parse_with(&log, &|permit, log| explain(permit, step.kind, log));
     // Without an answer, the failure is reported without the log.
     let read = read.ok().filter(Failure::is_plain).unwrap_or_default();
-    let (problem, hint) = match reached_limit(report, &log, policy) {
+    let (problem, hint) = match reached_limit(report, read.says_full, policy) {
         Some((problem, key)) => {
             let hint = format!("raise the limit in the host configuration: `preparation: {key}`");
             (problem, Some(hint))
@@ -94,18 +92,13 @@ pub(super) fn check(
 
 fn reached_limit(
     report: &Report,
-    log: &[u8],
+    says_full: bool,
     policy: &HostPolicy,
 ) -> Option<(String, &'static str)> {
     let limits = &policy.preparation.limits;
     let written_bytes = report.usage.written_bytes.unwrap_or(0);
     // A client removes incomplete files, so its output counts too.
-    let says_full = |words: &str| {
-        log.windows(words.len())
-            .any(|part| part == words.as_bytes())
-    };
-    let is_full = written_bytes.saturating_add(FULL_BYTES) >= limits.disk_bytes
-        || FULL.into_iter().any(says_full);
+    let is_full = says_full || written_bytes.saturating_add(FULL_BYTES) >= limits.disk_bytes;
     // The kernel may kill a child of the client, which then exits by itself.
     let has_oom_kill = report.usage.oom_kills.unwrap_or(0) > 0;
     match report.outcome {

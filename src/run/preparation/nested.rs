@@ -9,6 +9,7 @@ use rustix::fs::Mode;
 use crate::plan::preparation::{Step, StepFile};
 use crate::run::contract::space;
 use crate::run::error::RunError;
+use crate::run::events::EventStream;
 use crate::run::fetching::progress::ProgressStep;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::preparation::failure;
@@ -20,7 +21,7 @@ use secrets::mask::Masks;
 use sources::oci::layers::LockedLayer;
 use spec::host_policy::{HostPolicy, Maxima, Maximum};
 use spec::limits::{Limit, milliseconds};
-use spec::network::NetworkOptions;
+use spec::network::{HostLearning, NetworkOptions};
 use spec::oci::reference::Place;
 use spec::preparation_report::PreparationReport;
 use spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
@@ -105,9 +106,9 @@ pub(super) fn run_step(
             harvest,
             below: &below,
         }),
-        is_last: false,
+        last: None,
     };
-    let mut report = ReportBuilder::new(beginning.report());
+    let mut report = ReportBuilder::new(beginning.report(), EventStream::default());
     // Its own events would interleave with those of the outer run.
     let result = tracing::subscriber::with_default(NoSubscriber::default(), || {
         run.execute(None, seed, &mut report)
@@ -152,6 +153,8 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
         publish: Vec::new(),
         publish_file: None,
         added_hosts: step.added_hosts.clone(),
+        // What a step reaches is not learned.
+        learning: HostLearning::Off,
         ..outer.network.clone()
     };
     request.limits = LimitOptions {

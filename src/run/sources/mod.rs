@@ -8,6 +8,8 @@
 pub(super) mod error;
 mod mounting;
 
+pub(super) use mounting::overlay_directory;
+
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;

@@ -188,7 +188,8 @@ fn target_of(source: &WorkspaceSource) -> Vec<u8> {
     source.target.as_str().as_bytes().to_vec()
 }
 
-fn overlay_directory(number: usize) -> String {
+/// The directory of an overlayfs in the writable space.
+pub(in crate::run) fn overlay_directory(number: usize) -> String {
     format!("{OVERLAYS}/{number}")
 }
 

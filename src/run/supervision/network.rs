@@ -10,7 +10,6 @@ use crate::run::error::RunError;
 use crate::run::supervision::network_report::{self, NetworkReport};
 use egress::address::{FAMILIES, Family};
 use egress::advice::RunSettings;
-use egress::allow::Allowlist;
 use egress::allowlist::EgressPlan;
 use egress::dialler::{Dialler, Settings};
 use egress::relay::{Published, Sockets};
@@ -46,11 +45,11 @@ pub(in crate::run) struct NetworkSetup {
 /// # Errors
 /// [`RunError::Host`] if the netlink messages cannot be built.
 fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, RunError> {
-    if egress.allowed.is_empty() && !request.network.report_denials {
+    if egress.is_closed() && !request.network.report_denials {
         return Ok(None);
     }
     let failed = || RunError::host("plan the body's network");
-    let mut ports: Vec<u16> = Allowlist::new(egress.allowed.clone()).ports().collect();
+    let mut ports: Vec<u16> = egress.allowlist().ports().collect();
     // Clients repeat truncated queries over TCP.
     ports.push(QUESTION_PORT);
     ports.sort_unstable();
@@ -102,7 +101,7 @@ impl NetworkSetup {
     /// [`RunError::Host`] if a file of the host cannot be read, or the process not started.
     pub(in crate::run) fn start(&mut self, published: Vec<Published>) -> Result<(), RunError> {
         self.published = published;
-        if self.egress.allowed.is_empty() {
+        if self.egress.is_closed() {
             return Ok(());
         }
         let servers = name_servers(&read("/etc/resolv.conf")?);
@@ -173,7 +172,7 @@ fn settings(
     };
     let added = request.network.added_hosts.iter();
     Ok(Settings {
-        allowed: Allowlist::new(egress.allowed.clone()),
+        allowed: egress.allowlist(),
         private_ranges: policy.egress.private_ranges.clone(),
         added_hosts: added
             .map(|host| (host.name.clone(), host.address))

@@ -1,11 +1,13 @@
 //! The network part of the report: reached hosts, and denials with their reasons.
 
 use egress::advice::{RunSettings, hint, object};
-use egress::denials::{Attempt, Occurrences};
+use egress::denials::Attempt;
 use egress::dialler::NetworkFailure;
 use egress::outcome::Outcome;
 use spec::egress_report::{EgressCapture, EgressReport};
+use spec::merged::Occurrences;
 use spec::network::Capture;
+use spec::observation::KindObservation;
 use spec::report::Denial;
 
 /// The rule that denies all outgoing traffic.
@@ -44,19 +46,32 @@ pub(super) fn build(
     }
 }
 
+/// Whether denials of the network were observed.
+pub(in crate::run) fn observation(egress: &EgressReport) -> KindObservation {
+    match egress.capture {
+        EgressCapture::Tproxy | EgressCapture::AnyIp => {
+            KindObservation::complete(egress.denials_beyond)
+        }
+        EgressCapture::None => KindObservation::none("the body has no network"),
+    }
+}
+
 fn denial(attempt: &Attempt, equal: Occurrences, settings: RunSettings<'_>) -> Denial {
     Denial {
         kind: "net".to_owned(),
         object: object(attempt),
+        operation: None,
         rule: RULE.to_owned(),
+        errno: None,
         reason: Some(attempt.reason),
         protocol: Some(attempt.protocol.to_string()),
         host: attempt.host.clone(),
         ip: attempt.address.map(|address| address.to_string()),
         port: attempt.port,
         hint: Some(hint(attempt, settings)),
+        certainty: None,
         count: equal.count,
-        first_ms: equal.first_ms,
+        first_ms: Some(equal.first_ms),
     }
 }
 
@@ -85,6 +100,7 @@ mod tests {
         let report = EgressReport {
             hosts: vec![HostTraffic {
                 host: "a.com".to_owned(),
+                ports: vec![443],
                 connections: 2,
                 sent_bytes: 10,
                 received_bytes: 20,
@@ -118,7 +134,10 @@ mod tests {
                 "capture": "anyip",
                 "allowed": [],
                 "hosts": [
-                    {"host": "a.com", "connections": 2, "sent_bytes": 10, "received_bytes": 20},
+                    {
+                        "host": "a.com", "ports": [443], "connections": 2,
+                        "sent_bytes": 10, "received_bytes": 20,
+                    },
                 ],
                 "unreachable": [{
                     "host": "down.com", "port": 443, "cause": "refused", "count": 3,
@@ -136,13 +155,16 @@ mod tests {
             serde_json::json!({
                 "kind": "net",
                 "object": "evil.com:443",
+                "operation": null,
                 "rule": "network.egress",
+                "errno": null,
                 "reason": "name-not-allowed",
                 "protocol": "tcp",
                 "host": "evil.com",
                 "ip": null,
                 "port": 443,
                 "hint": "--allow-net evil.com:443, or evil.com:443 in network.egress",
+                "certainty": null,
                 "count": 2,
                 "first_ms": 5,
             })

@@ -75,5 +75,6 @@ fn explain(error: &CacheError) -> ErrorReport {
             "name a directory of your own: cache.bundles.directory, or RUNNER_OPT_CACHE_DIRECTORY"
                 .to_owned(),
         ),
+        source_line: None,
     }
 }

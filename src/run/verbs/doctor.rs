@@ -5,17 +5,22 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use rustix::fs::StatVfsMountFlags;
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
+use crate::plan::doctor::{
+    CacheFacts, CgroupFacts, CgroupTree, Facts, NamespaceKind, NetworkFacts,
+};
 use crate::run::error::RunError;
 use crate::run::execute;
 use crate::run::host::resources;
+use crate::run::host::scope::has_version_2_alone;
+use crate::run::host::surroundings::surroundings;
 use crate::run::host::user_namespaces::settings;
 use crate::run::planning::programs::lookup;
 use crate::run::verbs::cache_verbs;
 use egress::resolver::servers::named_servers;
-use sandbox::cgroups;
+use sandbox::cgroups::{self, ScopeOwner};
 use spec::host_policy::{HostPolicy, UidRange};
 use spec::limits::Coverage;
 use spec::limits::Limit;
@@ -40,6 +45,8 @@ const ID_MAPS: [(&str, &str); 2] = [
     ("uids", "/proc/self/uid_map"),
     ("gids", "/proc/self/gid_map"),
 ];
+/// Where each system mounts its cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup";
 /// A program of every Linux system that does nothing.
 const NOTHING: &[u8] = b"/bin/true";
 
@@ -67,24 +74,41 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
         sandbox: succeeded(&report),
         namespaces: NamespaceKind::ALL.map(try_namespace).into(),
         user_namespaces: settings(),
+        surroundings: surroundings(caller),
         calls: [
             ("fsopen", "5.2", Call::Fsopen),
             ("clone3", "5.3", Call::Clone3),
             ("openat2", "5.6", Call::Openat2),
             ("mount_setattr", "5.12", Call::MountSetattr),
         ]
-        .map(|(name, since, call)| (name, since, probe::has_call(call)))
+        .map(|(name, since, call)| {
+            let found = probe::try_call(call).map_err(|errno| errno.to_string());
+            (name, since, found)
+        })
         .into(),
         seccomp_filter: probe::has_seccomp_filter(),
         no_new_privs: rustix::thread::no_new_privs().is_ok(),
         landlock_abi: landlock::abi().map_err(|errno| errno.to_string()),
-        cgroup_backend: backend.name().to_owned(),
-        coverage: coverage(&report, &backend),
-        cgroup_reason: match &backend {
-            cgroups::Backend::None { reason } => Some(reason.clone()),
-            cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
+        cgroup: CgroupFacts {
+            backend: backend.name().to_owned(),
+            reason: match &backend {
+                cgroups::Backend::None { reason } => Some(reason.clone()),
+                cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
+            },
+            coverage: coverage(&report, &backend),
+            tree: if has_version_2_alone() {
+                CgroupTree::V2
+            } else if groups.mounts.contains(" - cgroup") {
+                CgroupTree::V1
+            } else {
+                CgroupTree::Missing
+            },
+            is_read_only: rustix::fs::statvfs(CGROUPS)
+                .is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)),
+            named_parent: named.map(|parent| escape(parent.as_bytes())),
+            has_systemd: groups.managers.contains(&ScopeOwner::System),
+            has_user_manager: groups.managers.contains(&ScopeOwner::User),
         },
-        systemd: !groups.managers.is_empty(),
         uid: probe::effective_uid(),
         idmapped_mounts: is_privileged.then(|| try_mapped_mount(caller, ids)),
         uid_range: is_privileged.then(|| {
@@ -184,6 +208,7 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
                 code: "probe_failed".to_owned(),
                 message: format!("{} {end}, expected exit code 0", escape(NOTHING)),
                 hint: None,
+                source_line: None,
             })
         }
     }

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::run::error::RunError;
 use crate::run::host::resources::open_records;
+use crate::run::recorder::OUTPUT_DIRECTORY;
+use spec::base64;
 use spec::history::ListedRun;
 use spec::report::ErrorReport;
 use spec::request::Caller;
@@ -71,14 +73,38 @@ impl RecordedRuns {
     /// # Errors
     /// There is no such run, or more than one.
     pub(crate) fn find(&self, wanted: &str) -> Result<&Value, ErrorReport> {
+        let run = self.find_run(wanted)?;
+        let found = run.report.as_ref().or(run.started.as_ref());
+        Ok(found.unwrap_or(&Value::Null))
+    }
+
+    /// The report of the run.
+    ///
+    /// # Errors
+    /// As [`Self::find`], and the run has no report.
+    pub(crate) fn find_report(&self, wanted: &str) -> Result<&Value, ErrorReport> {
+        let run = self.find_run(wanted)?;
+        run.report.as_ref().ok_or_else(|| ErrorReport {
+            code: "run_without_report".to_owned(),
+            message: match run.is_live {
+                true => format!("the run {wanted} goes on, and has no report yet"),
+                false => format!("the run {wanted} has no report: its runner was killed"),
+            },
+            hint: Some(format!("`runner inspect {wanted}` prints what is recorded")),
+            source_line: None,
+        })
+    }
+
+    fn find_run(&self, wanted: &str) -> Result<&Recorded, ErrorReport> {
         let unknown = |message: String| ErrorReport {
             code: "run_unknown".to_owned(),
             message,
             hint: Some("`runner ps -a` lists the runs of this user".to_owned()),
+            source_line: None,
         };
         if wanted == "last" {
-            let mut reports = self.0.values().rev().filter_map(|run| run.report.as_ref());
-            let last = reports.next();
+            let mut ended = self.0.values().rev().filter(|run| run.report.is_some());
+            let last = ended.next();
             return last.ok_or_else(|| unknown("no run of this user has ended".to_owned()));
         }
         let wanted = wanted.to_ascii_lowercase();
@@ -87,15 +113,61 @@ impl RecordedRuns {
             .iter()
             .filter(|(run_id, _)| run_id.starts_with(&wanted));
         match (found.next(), found.next()) {
-            (Some((_, run)), None) => Ok(run
-                .report
-                .as_ref()
-                .or(run.started.as_ref())
-                .unwrap_or(&Value::Null)),
+            (Some((_, run)), None) => Ok(run),
             (Some(_), Some(_)) => Err(unknown(format!("{wanted} is the start of several run ids"))),
             (None, _) => Err(unknown(format!("no run has the id {wanted}"))),
         }
     }
+}
+
+/// What the history has of one output stream of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RecordedStream {
+    pub(crate) recorded: Vec<u8>,
+    /// What the body wrote in all.
+    pub(crate) bytes: u64,
+    /// What was not recorded of it.
+    pub(crate) dropped_bytes: u64,
+}
+
+/// The recorded standard output and standard error of a run; `None`: they were not recorded.
+///
+/// # Errors
+/// [`RunError::History`].
+pub(crate) fn read_output(
+    caller: &Caller,
+    run_id: &str,
+) -> Result<Option<[RecordedStream; 2]>, RunError> {
+    let directory = caller.history_directory.join(OUTPUT_DIRECTORY);
+    let mut found = None;
+    // Most lines are of other runs, and may be long.
+    let start = format!(r#"{{"output":{{"run_id":"{run_id}""#);
+    read_history(&directory, |line| {
+        if line.starts_with(start.as_bytes()) {
+            found = output_of(line);
+        }
+    })
+    .map_err(RunError::History)?;
+    Ok(found)
+}
+
+fn output_of(line: &[u8]) -> Option<[RecordedStream; 2]> {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    let output = &line["output"];
+    let stream = |name: &str| {
+        let stream = &output[name];
+        let exact = stream["text_base64"].as_str();
+        let recorded = match exact {
+            Some(text) => base64::decode(text.as_bytes())?,
+            None => stream["text"].as_str()?.into(),
+        };
+        Some(RecordedStream {
+            recorded,
+            bytes: stream["bytes"].as_u64()?,
+            dropped_bytes: stream["dropped_bytes"].as_u64()?,
+        })
+    };
+    Some([stream("stdout")?, stream("stderr")?])
 }
 
 impl Recorded {
@@ -137,6 +209,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_output_is_read_as_it_was_written() {
+        let stream = |bytes, dropped_bytes, text: &[u8]| spec::report::StreamReport {
+            bytes,
+            dropped_bytes,
+            captured: Some(text.to_vec()),
+        };
+        let output = spec::history::RecordedOutput {
+            run_id: "01a".to_owned(),
+            stdout: stream(3, 0, b"a\n\0"),
+            stderr: stream(9, 7, b"\xff\xfe"),
+        };
+        let line = spec::history::HistoryLine::Output(&output);
+        let line = serde_json::to_vec(&line).expect("JSON");
+        assert!(line.starts_with(br#"{"output":{"run_id":"01a""#));
+        let [stdout, stderr] = output_of(&line).expect("output");
+        assert_eq!(
+            (&*stdout.recorded, stdout.dropped_bytes),
+            (&b"a\n\0"[..], 0)
+        );
+        assert_eq!((&*stderr.recorded, stderr.bytes), (&b"\xff\xfe"[..], 9));
+        assert_eq!(output_of(br#"{"output":{"run_id":"01a"}}"#), None);
+    }
+
+    #[test]
     fn a_run_is_put_together_from_its_lines_and_what_is_no_line_is_ignored() {
         let runs = runs(&[
             r#"{"started":{"run_id":"01a","started_at":"t1","pid":1,"subject":["true","x"]}}"#,
@@ -171,6 +267,9 @@ mod tests {
         assert_eq!(runs.find("last").expect("found")["run_id"], "01c");
         assert_eq!(runs.find("01A").expect("found")["outcome"], "exited");
         assert_eq!(runs.find("01b").expect("found")["pid"], 2);
+        assert_eq!(runs.find_report("last").expect("found")["run_id"], "01c");
+        let killed = runs.find_report("01b").expect_err("no report");
+        assert_eq!(killed.code, "run_without_report");
         for (wanted, message) in [("01", "several"), ("02", "no run has the id")] {
             let refused = runs.find(wanted).expect_err("refused");
             assert!(refused.message.contains(message), "{}", refused.message);

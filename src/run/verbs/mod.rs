@@ -4,4 +4,5 @@
 pub(crate) mod cache_verbs;
 pub(crate) mod doctor;
 pub(crate) mod history;
+pub(crate) mod sandboxes;
 pub(crate) mod source_verbs;

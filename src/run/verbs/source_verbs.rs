@@ -174,6 +174,7 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
         code: "source_not_stored".to_owned(),
         message: format!("`{}` is not a name of the store", escape(name.as_bytes())),
         hint: Some("`runner source list` shows what is in the store".to_owned()),
+        source_line: None,
     })?;
     Ok(SourceRemoval {
         blobs: gone.blobs,
@@ -219,6 +220,7 @@ fn explain(error: &OciError) -> ErrorReport {
         code: error.code().to_owned(),
         message: with_causes(error),
         hint: error.hint(),
+        source_line: None,
     }
 }
 
@@ -227,6 +229,7 @@ fn unreadable(error: &ReferenceError) -> ErrorReport {
         code: error.code().to_owned(),
         message: with_causes(error),
         hint: error.hint(),
+        source_line: None,
     }
 }
 

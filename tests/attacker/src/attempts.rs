@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::calls;
 
 /// What of the host an attacker knows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Surroundings {
     /// Files that belong to others.
     pub files: Vec<PathBuf>,

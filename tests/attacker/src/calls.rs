@@ -252,6 +252,20 @@ pub(crate) fn answer(bytes: &[u8]) -> bool {
     is_taken
 }
 
+/// Reads each pipe that can be read to its end.
+pub(crate) fn read_all() {
+    let mut buffer = [0_u8; 4096];
+    for (descriptor, kind) in descriptors() {
+        // SAFETY: no pointers.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+        if kind != libc::S_IFIFO || flags & libc::O_ACCMODE != libc::O_RDONLY {
+            continue;
+        }
+        // SAFETY: bytes of this length.
+        while unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
+    }
+}
+
 /// Whether it is a socket of the internet.
 fn leads_to_a_host(descriptor: i32) -> bool {
     // One of both calls is allowed.

@@ -23,27 +23,46 @@ const MARKER: &str = "PLANTED-BUG/";
 /// An attack lies in the first bytes of a stream.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
 
-/// What a process does that is taken over.
+/// What a process does that is taken over. As bytes it is short: the first bytes of a program are few.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Attack {
     /// What it tries to reach.
+    #[serde(skip_serializing_if = "is_default")]
     pub surroundings: Surroundings,
     /// Executable files that it leaves in its working directory: name, contents.
+    #[serde(skip_serializing_if = "is_default")]
     pub leave: Vec<(String, String)>,
+    /// Reads its input to the end before it answers.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reads_all: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub answer: Answer,
     /// Does not end after its answer.
+    #[serde(skip_serializing_if = "is_default")]
     pub stays: bool,
 }
 
 /// What it answers to its supervisor.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Answer {
     /// Text before and after the list of the attempts that succeeded, or this text alone.
+    #[serde(skip_serializing_if = "is_default")]
     pub text: (String, Option<String>),
-    /// Puts the length of the text before it, and these bytes with their length after it.
-    pub list: Option<Vec<u8>>,
+    /// Bytes before the text.
+    #[serde(skip_serializing_if = "is_default")]
+    pub before: Vec<u8>,
+    /// Puts the length of the text before it, and these bytes after it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub after: Option<Vec<u8>>,
     /// Repeats the answer until nobody reads it.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_endless: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Attack {
@@ -75,15 +94,19 @@ impl Attack {
                 std::fs::File::open(&name)?.set_permissions(mode)
             });
         }
+        if self.reads_all {
+            calls::read_all();
+        }
         let mut answer = match self.answer.text {
             (before, Some(after)) => format!("{before}{}{after}", done.join(", ")),
             (text, None) => text,
         }
         .into_bytes();
-        if let Some(list) = self.answer.list {
-            let length = |bytes: &[u8]| (bytes.len() as u64).to_le_bytes();
-            answer = [&length(&answer)[..], &answer, &length(&list), &list].concat();
+        if let Some(after) = self.answer.after {
+            let length = (answer.len() as u64).to_le_bytes();
+            answer = [&length[..], &answer, &after].concat();
         }
+        answer.splice(..0, self.answer.before);
         while calls::answer(&answer) && self.answer.is_endless {}
         if self.stays {
             calls::stay();

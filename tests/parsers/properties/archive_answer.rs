@@ -22,17 +22,9 @@ pub(crate) fn accepts(bytes: &[u8]) -> bool {
             assert_eq!(unpacked.entries, unpacked.tree.len() as u64);
             assert_eq!(unpacked.bytes, unpacked.tree.file_bytes());
             assert_eq!(unpacked.archive_digest, None);
-            for warning in &unpacked.warnings {
-                super::assert_plain(&warning.code);
-                super::assert_plain(&warning.message);
-            }
+            super::check_warnings(&unpacked.warnings);
             true
         }
-        Err(problem) => {
-            super::assert_plain(&problem.code);
-            super::assert_plain(&problem.message);
-            super::assert_plain(problem.hint.as_deref().unwrap_or_default());
-            false
-        }
+        Err(problem) => super::check_problem(&problem),
     }
 }

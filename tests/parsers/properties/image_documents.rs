@@ -46,7 +46,7 @@ fn check_config(document: &[u8]) {
 
 /// The values are those of the header, and contain no line end.
 fn check_challenges(header: &str) {
-    for challenge in challenges(header) {
+    for challenge in challenges(&super::PERMIT, header) {
         let Challenge::Bearer {
             realm,
             service,

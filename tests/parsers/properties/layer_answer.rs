@@ -33,17 +33,9 @@ pub(crate) fn accepts(bytes: &[u8]) -> bool {
                     assert!(!climbs && !segment.contains(&0), "{path:?}");
                 }
             }
-            for warning in &layer.warnings {
-                super::assert_plain(&warning.code);
-                super::assert_plain(&warning.message);
-            }
+            super::check_warnings(&layer.warnings);
             true
         }
-        Err(problem) => {
-            super::assert_plain(&problem.code);
-            super::assert_plain(&problem.message);
-            super::assert_plain(problem.hint.as_deref().unwrap_or_default());
-            false
-        }
+        Err(problem) => super::check_problem(&problem),
     }
 }

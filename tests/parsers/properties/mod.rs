@@ -24,6 +24,8 @@ pub(crate) mod lock_file;
 pub(crate) mod manifest;
 pub(crate) mod observed;
 pub(crate) mod path;
+pub(crate) mod pattern_answer;
+pub(crate) mod reader_answer;
 pub(crate) mod relay_outcome;
 pub(crate) mod relay_request;
 pub(crate) mod resolver_answer;
@@ -35,7 +37,9 @@ pub(crate) mod tokens;
 
 use std::fmt::Debug;
 
+use reader::Problem;
 use spec::parse_permit::ParsePermit;
+use spec::report::WarningReport;
 
 pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 
@@ -62,8 +66,27 @@ fn incremental<Verdict: PartialEq + Debug>(
     whole
 }
 
+fn check_warnings(warnings: &[WarningReport]) {
+    for warning in warnings {
+        assert_plain(&warning.code);
+        assert_plain(&warning.message);
+    }
+}
+
+/// An answer that says why there is none: it is not accepted.
+fn check_problem(problem: &Problem) -> bool {
+    assert_plain(&problem.code);
+    assert_plain(&problem.message);
+    assert_plain(problem.hint.as_deref().unwrap_or_default());
+    false
+}
+
 /// A text that may stand in a report and on a terminal.
 fn assert_plain(text: &str) {
-    assert!(!text.contains(char::is_control), "{text:?}");
+    assert_no_control(text);
     assert!(text.len() <= 8 << 10, "{} bytes", text.len());
+}
+
+fn assert_no_control(text: &str) {
+    assert!(!text.contains(char::is_control), "{text:?}");
 }

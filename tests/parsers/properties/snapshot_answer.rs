@@ -1,7 +1,7 @@
 //! The answers of the process that unpacks snapshots of sources and archives of repositories.
 
 use archive::{Entry, UnpackLimits, Unpacked};
-use reader::{Problem, read_hosted_answer, read_snapshot_answer};
+use reader::{read_hosted_answer, read_snapshot_answer};
 
 /// What is accepted is a tree within the limits, or an error that may be shown.
 pub(crate) fn check(bytes: &[u8]) {
@@ -22,7 +22,7 @@ pub(crate) fn accepts(bytes: &[u8]) -> bool {
             check_tree(&unpacked, &limits);
             true
         }
-        Err(problem) => check_problem(&problem),
+        Err(problem) => super::check_problem(&problem),
     };
     let is_hosted = match read_hosted_answer(bytes, &limits) {
         Ok(hosted) => {
@@ -32,7 +32,7 @@ pub(crate) fn accepts(bytes: &[u8]) -> bool {
             check_tree(&hosted.unpacked, &limits);
             true
         }
-        Err(problem) => check_problem(&problem),
+        Err(problem) => super::check_problem(&problem),
     };
     is_snapshot || is_hosted
 }
@@ -43,15 +43,5 @@ fn check_tree(unpacked: &Unpacked, limits: &UnpackLimits) {
     assert_eq!(unpacked.entries, unpacked.tree.len() as u64);
     assert_eq!(unpacked.bytes, unpacked.tree.file_bytes());
     assert_eq!(unpacked.archive_digest, None);
-    for warning in &unpacked.warnings {
-        super::assert_plain(&warning.code);
-        super::assert_plain(&warning.message);
-    }
-}
-
-fn check_problem(problem: &Problem) -> bool {
-    super::assert_plain(&problem.code);
-    super::assert_plain(&problem.message);
-    super::assert_plain(problem.hint.as_deref().unwrap_or_default());
-    false
+    super::check_warnings(&unpacked.warnings);
 }

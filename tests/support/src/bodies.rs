@@ -1,7 +1,8 @@
 //! Bodies: small hostile C programs, each with one attack, linked statically once per test run.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
 /// The directory of the programs of this test process.
@@ -61,4 +62,20 @@ pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
         .status()
         .expect("cp runs");
     assert!(status.success(), "cp to {}", copy.display());
+}
+
+/// Writes a file that anybody may execute, with the directories above it, in a separate process as
+/// [`copy_program`] does.
+pub fn write_program(path: &Path, contents: impl AsRef<[u8]>) {
+    let mut install = Command::new("install")
+        .args(["-D", "-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("install starts");
+    let mut stdin = install.stdin.take().expect("piped");
+    stdin.write_all(contents.as_ref()).expect("read");
+    drop(stdin);
+    let status = install.wait().expect("awaited");
+    assert!(status.success(), "install of {}", path.display());
 }

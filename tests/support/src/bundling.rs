@@ -99,12 +99,6 @@ impl Ground {
         self.write(&format!("work/{name}"), contents)
     }
 
-    /// Writes a program of the workspace.
-    pub fn program(&self, name: &str, contents: &str) {
-        let path = self.file(name, contents);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
-    }
-
     /// Bundles `subject` and reads the archive.
     #[track_caller]
     pub fn archive(&self, words: &[&str]) -> Archive {

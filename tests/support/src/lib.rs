@@ -14,6 +14,7 @@ pub mod bundles;
 pub mod bundling;
 pub mod certificates;
 pub mod confined;
+pub mod git;
 pub mod golden;
 pub mod images;
 pub mod invariants;
@@ -125,6 +126,13 @@ impl Ground {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
         std::fs::write(&path, contents).expect("written");
+        path
+    }
+
+    /// Writes a program.
+    pub fn program(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        bodies::write_program(&path, contents);
         path
     }
 

@@ -150,15 +150,29 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
         .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let own = own.filter_map(|entry| Some(entry.ok()?.path()));
-    let seen: BTreeSet<String> = links
+    let seen: BTreeMap<String, PathBuf> = links
         .chain(own)
-        .filter_map(|link| Some(std::fs::read_link(link).ok()?.to_str()?.to_owned()))
+        .filter_map(|link| Some((std::fs::read_link(&link).ok()?.to_str()?.to_owned(), link)))
         .collect();
     let kept = networks
         .iter()
-        .filter(|network| seen.contains(*network) || mounts.contains(network.as_str()));
-    kept.map(|network| format!("network namespace {network} stays"))
-        .collect()
+        .filter(|network| seen.contains_key(*network) || mounts.contains(network.as_str()));
+    kept.map(|network| {
+        let holder = seen.get(network).map(|link| {
+            let process = link.ancestors().nth(2).unwrap_or(link);
+            let stat = std::fs::read_to_string(process.join("stat"));
+            format!(
+                "{}: {}",
+                link.display(),
+                stat.unwrap_or_default().trim_end()
+            )
+        });
+        format!(
+            "network namespace {network} stays, {}",
+            holder.unwrap_or_default()
+        )
+    })
+    .collect()
 }
 
 /// Time since boot, in hundredths of a second.

@@ -121,6 +121,26 @@ fn cache() -> PathBuf {
     cache
 }
 
+/// A package of npm's registry, unpacked and not installed.
+pub fn npm_package(name: &str, version: &str) -> Option<PathBuf> {
+    prepared(&format!("{name}-{version}"), |folder| {
+        let mut npm = tool("npm");
+        npm.args(["pack", "--silent", "--pack-destination"])
+            .arg(folder);
+        succeed(npm.arg(format!("{name}@{version}")))?;
+        let archive = folder.join(format!("{name}-{version}.tgz"));
+        succeed(
+            Command::new("tar")
+                .arg("-xzf")
+                .arg(archive)
+                .arg("-C")
+                .arg(folder),
+        )
+        .map(|_said| ())
+    })
+    .map(|folder| folder.join("package"))
+}
+
 /// A folder of a Node program with installed dependencies: three packages of the registry with
 /// their dependencies, programs as links in `node_modules/.bin`, and a local package, which npm
 /// installs as a link to a directory.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::is_root;
+
 /// The line `key` of proc_pid_status(5), without its key.
 pub fn status(pid: i32, key: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -41,5 +43,35 @@ pub fn confined_child(pid: i32) -> i32 {
         }
         assert!(Instant::now() < until, "no confined child: {listed}");
         std::thread::yield_now();
+    }
+}
+
+/// Asserts that the process has no right beyond those of an ordinary process, as the kernel shows it: it has
+/// no capability and no group, gains nothing by a program, is under a filter, has one thread, and is in the
+/// namespaces of `runner`, which started it.
+///
+/// # Panics
+/// It has.
+#[track_caller]
+pub fn assert_without_rights(pid: i32, runner: i32) {
+    for (key, expected) in [
+        ("NoNewPrivs", "1"),
+        ("Seccomp", "2"),
+        ("CapEff", "0000000000000000"),
+        ("CapPrm", "0000000000000000"),
+        ("CapInh", "0000000000000000"),
+        ("CapAmb", "0000000000000000"),
+        ("Threads", "1"),
+    ] {
+        assert_eq!(status(pid, key).as_deref(), Some(expected), "{key}");
+    }
+    if !is_root() {
+        // The namespaces of a process that is not dumpable are hidden from its own user.
+        return;
+    }
+    assert_eq!(status(pid, "Groups").as_deref(), Some(""));
+    for name in ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"] {
+        let of = |pid| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+        assert_eq!(of(pid), of(runner), "{name}");
     }
 }

@@ -159,9 +159,7 @@ impl Registry {
             Self::USER
         );
         let helper = programs.join("docker-credential-of-a-test");
-        std::fs::write(&helper, script).expect("written");
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&helper, executable).expect("set");
+        crate::bodies::write_program(&helper, script);
     }
 
     /// The answered requests, the oldest first.

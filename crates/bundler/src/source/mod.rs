@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::left_out::{LeftOut, LeftOutEntry};
 pub use artifact::{ArtifactDocuments, documents};
+pub use git::CheckoutAnswer;
 
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity, shown};
@@ -24,7 +25,7 @@ use crate::filter::{FileFilter, Purpose, SnapshotSelection, is_at_or_below};
 use crate::gather::Gathered;
 use crate::gathered::Gathering;
 use crate::origin::{SourceKind, SourceOrigin};
-use crate::source::git::{GitAnswer, GitFacts};
+use crate::source::git::{GitAnswer, GitFacts, GitTexts};
 use crate::walk::{Links, Walk};
 use crate::write::{WrittenBundle, write};
 use spec::host_policy::UnpackCaps;
@@ -124,13 +125,14 @@ impl SourceDirectory {
         host: &BuildHost<'_>,
     ) -> Result<Snapshot<'_>, BundleError> {
         self.check_paths(request)?;
+        let mut texts = GitTexts::default();
         let GitAnswer {
             mut facts,
             distrust,
         } = if request.no_git {
             GitAnswer::default()
         } else {
-            git::facts(&self.path, host)?
+            git::facts(&self.path, host, &mut texts)?
         };
         if request.submodules && facts.is_none() {
             return Err(BundleError::NoSubmodules {
@@ -138,7 +140,7 @@ impl SourceDirectory {
             });
         }
         if let Some(facts) = facts.as_mut().filter(|_| request.submodules) {
-            git::add_submodules(facts, &self.path, host)?;
+            git::add_submodules(facts, &self.path, host, &mut texts)?;
         }
         let (gathered, left_out) = self.select(request, host.caps, facts.as_ref())?;
         if request.strict && left_out.count > 0 {

@@ -225,7 +225,7 @@ impl Connection {
             if !is_published {
                 shared
                     .ledger
-                    .add_traffic(self.host.to_string(), sent, received);
+                    .add_traffic(self.host.to_string(), self.port, sent, received);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::denials::Attempt;
 use crate::outcome::{Outcome, UNREACHABLE_MAX};
-use spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
+use spec::egress_report::{HostTraffic, TRAFFIC_PORTS_MAX, UnreachableCause, UnreachableHost};
 
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -50,11 +50,18 @@ impl Ledger {
     }
 
     /// Records a finished connection that reached `host`.
-    pub(super) fn add_traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
+    pub(super) fn add_traffic(
+        &mut self,
+        host: String,
+        port: u16,
+        sent_bytes: u64,
+        received_bytes: u64,
+    ) {
         let list = &mut self.outcome.report.hosts;
         let at = *self.by_host.entry(host).or_insert_with_key(|host| {
             list.push(HostTraffic {
                 host: host.clone(),
+                ports: Vec::new(),
                 connections: 0,
                 sent_bytes: 0,
                 received_bytes: 0,
@@ -62,6 +69,11 @@ impl Ledger {
             list.len() - 1
         });
         if let Some(known) = list.get_mut(at) {
+            if let Err(at) = known.ports.binary_search(&port)
+                && known.ports.len() < TRAFFIC_PORTS_MAX
+            {
+                known.ports.insert(at, port);
+            }
             known.connections += 1;
             known.sent_bytes += sent_bytes;
             known.received_bytes += received_bytes;

@@ -20,6 +20,8 @@ pub struct Counted {
     /// Tmpfs and shared memory at the end, bytes; only after an OOM kill.
     pub memory_file_bytes: Option<u64>,
     pub processes_peak: Option<u64>,
+    /// Forks that the limit of processes refused.
+    pub refused_forks: Option<u64>,
     pub oom_kills: Option<u64>,
 }
 
@@ -28,6 +30,7 @@ impl RunCgroup {
     #[must_use]
     pub fn count(&self) -> Counted {
         let oom_kills = self.oom_kills().ok().flatten();
+        let processes_peak = self.processes_peak().ok().flatten();
         Counted {
             cpu_time: self.cpu_time().ok().flatten(),
             memory_peak_bytes: self.memory_peak_bytes().ok().flatten(),
@@ -35,7 +38,12 @@ impl RunCgroup {
                 None | Some(0) => None,
                 Some(_) => self.memory_file_bytes().ok().flatten(),
             },
-            processes_peak: self.processes_peak().ok().flatten(),
+            processes_peak,
+            refused_forks: match (processes_peak, self.process_limit) {
+                (_, None) => None,
+                (Some(peak), Some(limit)) if peak < limit => Some(0),
+                _ => self.process_limit_hits().ok().flatten(),
+            },
             oom_kills,
         }
     }
@@ -103,7 +111,7 @@ impl RunCgroup {
     }
 
     /// Reads a counter of `controller`: `v2` or `v1`, by the version of its cgroup.
-    fn read(
+    pub(super) fn read(
         &self,
         controller: Controller,
         v2: Counter,
@@ -121,7 +129,7 @@ impl RunCgroup {
 }
 
 #[derive(Clone, Copy)]
-enum Counter {
+pub(super) enum Counter {
     Number(&'static str),
     Keyed(&'static str, &'static str),
 }

@@ -7,10 +7,10 @@ use sys::cgroup::Group;
 use super::CgroupError;
 
 /// Limits memory and forbids swap. `false`: this kernel does not count swap.
-pub(super) fn memory_v2(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
+pub(super) fn memory_v2(group: &Group, bytes: u64, kills_one: bool) -> Result<bool, CgroupError> {
     set(group, "memory.max", bytes)?;
     // Kill all processes: after the loss of one the state of a body is undefined. Linux 4.19.
-    set_if_present(group, "memory.oom.group", 1)?;
+    set_if_present(group, "memory.oom.group", u64::from(!kills_one))?;
     set_if_present(group, "memory.swap.max", 0)
 }
 

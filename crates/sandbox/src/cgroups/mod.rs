@@ -2,7 +2,7 @@
 //!
 //! In reading order: `layout` (mounted hierarchies), `choose` (selects the back end), `observe`
 //! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover` (cgroups of
-//! dead runs), `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not
+//! dead runs), `usage` (what a run uses now), `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not
 //! delegated).
 //!
 //! Moving another process by its pid in `cgroup.procs` takes a lock over all thread groups and waits
@@ -18,6 +18,7 @@ mod limits;
 mod observe;
 mod run_cgroup;
 mod scope;
+mod usage;
 
 use sys::file::CallError;
 
@@ -28,6 +29,7 @@ pub use leftover::remove_leftovers;
 pub use observe::observe;
 pub use run_cgroup::RunCgroup;
 pub use scope::delegated_scope_argv;
+pub use usage::CurrentUsage;
 
 /// Leaf cgroup into which the supervisor moves before controllers are enabled.
 const SUPERVISOR_LEAF: &str = "supervisor";
@@ -40,6 +42,8 @@ pub struct CgroupLimits {
     pub processes: Option<u64>,
     /// CPU share in thousandths of a CPU: 1500 is one and a half CPUs.
     pub cpu_millis: Option<u64>,
+    /// Out of memory, the kernel kills one process and not all: of a sandbox that stays.
+    pub kills_one: bool,
 }
 
 /// How runs are limited on this host.
@@ -210,6 +214,12 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
+    #[error("cannot stop or continue the processes in the run's cgroup {group}")]
+    Freeze {
+        group: String,
+        #[source]
+        source: CallError,
+    },
     #[error("cannot remove the run's cgroups {}; a later start retries", groups.join(", "))]
     Remove {
         groups: Vec<String>,
@@ -221,6 +231,13 @@ pub enum CgroupError {
 }
 
 impl CgroupError {
+    fn freeze(group: &str) -> impl Fn(CallError) -> Self {
+        move |source| Self::Freeze {
+            group: group.to_owned(),
+            source,
+        }
+    }
+
     fn kill(group: &str) -> impl Fn(CallError) -> Self {
         move |source| Self::Kill {
             group: group.to_owned(),

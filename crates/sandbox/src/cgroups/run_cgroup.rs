@@ -38,6 +38,9 @@ pub struct RunCgroup {
     v1: Vec<(Vec<Controller>, Group)>,
     missing: Vec<(Controller, String)>,
     swap_unlimited: Option<String>,
+    pub(super) process_limit: Option<u64>,
+    /// File and value that let the stopped processes go on.
+    thaw: Option<(&'static str, &'static str)>,
 }
 
 impl Backend {
@@ -58,6 +61,8 @@ impl Backend {
             v1: Vec::new(),
             missing,
             swap_unlimited: None,
+            process_limit: None,
+            thaw: None,
         };
         match self {
             Self::V2(unified) => {
@@ -126,6 +131,7 @@ impl RunCgroup {
     /// Returns the open `tasks` files of version 1. The child must write `0` to each before it
     /// unshares its cgroup namespace.
     pub fn apply(&mut self, limits: &CgroupLimits) -> Result<Vec<OwnedFd>, CgroupError> {
+        self.process_limit = limits.processes;
         if self.unified_limits {
             self.limit_v2(limits)?;
             return Ok(Vec::new());
@@ -195,6 +201,38 @@ impl RunCgroup {
             Some(group) => kill_until_empty(group).map_err(CgroupError::kill(group.path())),
             None => Ok(()),
         }
+    }
+
+    /// Stops all processes of the run until [`RunCgroup::resume`] (cgroup freezer). Each stops when it next
+    /// leaves the kernel. Returns `false` without a freezer.
+    ///
+    /// # Errors
+    /// [`CgroupError::Freeze`].
+    pub(crate) fn pause(&mut self) -> Result<bool, CgroupError> {
+        let Some(group) = self.with_all_processes() else {
+            return Ok(false);
+        };
+        let frozen = freeze(group).map_err(CgroupError::freeze(group.path()))?;
+        self.thaw = frozen;
+        Ok(frozen.is_some())
+    }
+
+    /// Lets them go on. Does nothing if they are not stopped.
+    ///
+    /// # Errors
+    /// [`CgroupError::Freeze`].
+    pub(crate) fn resume(&mut self) -> Result<(), CgroupError> {
+        if let Some((group, (file, value))) = self.with_all_processes().zip(self.thaw) {
+            let written = group.write(file, value);
+            written.map_err(CgroupError::freeze(group.path()))?;
+        }
+        self.thaw = None;
+        Ok(())
+    }
+
+    /// The group that can be frozen, in which init is, too.
+    fn with_all_processes(&self) -> Option<&Group> {
+        self.unified.as_ref().or(self.freezer.as_ref())
     }
 
     /// Reads the counters and removes the cgroups while init is dying. Returns `None` if a process
@@ -269,7 +307,7 @@ impl RunCgroup {
     fn limit_v2(&mut self, limits: &CgroupLimits) -> Result<(), CgroupError> {
         let memory = self.group_with(Controller::Memory);
         if let Some((group, bytes)) = memory.zip(limits.memory_bytes) {
-            let swap_limited = limits::memory_v2(group, bytes)?;
+            let swap_limited = limits::memory_v2(group, bytes, limits.kills_one)?;
             self.note_swap(swap_limited);
         }
         let pids = self.group_with(Controller::Pids);

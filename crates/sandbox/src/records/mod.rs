@@ -8,12 +8,14 @@
 //!   and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming
 //!   30 µs.
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
+//! - `sandboxes/<name>@<run id>`: the control socket of a sandbox that stays, mode 0600.
 //! - `uids`: one byte per uid of the range, locked while in use.
 //! - `locks`: one byte per workspace, locked while outputs are written. The workspace itself is not
 //!   locked, because any body with read access could take that lock.
 
 mod directory;
 mod record;
+mod sockets;
 mod uids;
 
 use std::ffi::OsString;
@@ -26,6 +28,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use spec::path::escape;
+use spec::sandboxes::SandboxName;
 use sys::file::{CallError, errno_of};
 use sys::lock;
 
@@ -33,6 +36,7 @@ use super::cgroups;
 
 pub use directory::default_directory;
 pub use record::{Entry, RunRecord};
+pub use sockets::Sandboxes;
 pub use uids::UidClaim;
 
 /// Retries if a concurrent cleanup removes the new record before it is locked.
@@ -98,6 +102,8 @@ pub enum RecordsError {
     },
     #[error("`{found}` is not a run id: expected 1 to 64 of a-z, 0-9 and `-`")]
     RunId { found: String },
+    #[error("the sandbox {name} exists: run {run_id}")]
+    NameTaken { name: SandboxName, run_id: String },
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
     #[error("line {line} of the record of run {run_id} is malformed; remove runs/{run_id} by hand")]
@@ -180,15 +186,7 @@ impl RunRecords {
     /// # Errors
     /// [`RecordsError::Call`].
     pub fn is_live(&self, run_id: &str) -> Result<bool, RecordsError> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.runs, run_id, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(false),
-            Err(errno) => return Err(self.failed("open a record", run_id, "openat", errno)),
-        };
-        let is_free = lock::try_share_file(file.as_fd())
-            .map_err(|errno| self.failed("inspect a record", run_id, "flock", errno))?;
-        Ok(!is_free)
+        is_locked(&self.path, &self.runs, run_id)
     }
 
     /// Creates the record of a run. It stays locked as long as a process has its descriptor open.
@@ -334,6 +332,13 @@ impl RunRecords {
                     collected.kept.push(path.clone());
                     continue;
                 }
+                Entry::Socket(name) => {
+                    match sockets::remove(&self.path, &sockets::file_name(name, run_id)) {
+                        Ok(()) => collected.removed.push(entry.clone()),
+                        Err(failure) => collected.failures.push(failure),
+                    }
+                    continue;
+                }
             };
             let leftover = Leftover {
                 run_id: run_id.to_owned(),
@@ -412,6 +417,19 @@ impl RunRecords {
     ) -> RecordsError {
         failed(&self.path, act, object, call, errno)
     }
+}
+
+/// Whether a process has the record of the run open.
+fn is_locked(path: &Path, runs: &OwnedFd, run_id: &str) -> Result<bool, RecordsError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(runs, run_id, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(failed(path, "open a record", run_id, "openat", errno)),
+    };
+    let is_free = lock::try_share_file(file.as_fd())
+        .map_err(|errno| failed(path, "inspect a record", run_id, "flock", errno))?;
+    Ok(!is_free)
 }
 
 fn failed(

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::{RecordsError, failed};
+use spec::sandboxes::SandboxName;
 
 /// Names of spare records; invalid as run ids.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
@@ -34,13 +35,15 @@ pub enum Entry {
     },
     /// A directory of the caller's, which no cleanup removes. Absolute path.
     Kept(PathBuf),
+    /// The control socket of a sandbox that stays.
+    Socket(SandboxName),
 }
 
 impl Entry {
     pub(super) fn cgroup(&self) -> Option<&str> {
         match self {
             Self::Cgroup(path) => Some(path),
-            Self::Temporary { .. } | Self::Kept(_) => None,
+            Self::Temporary { .. } | Self::Kept(_) | Self::Socket(_) => None,
         }
     }
 }
@@ -49,9 +52,9 @@ impl Entry {
 /// the recorded objects.
 #[derive(Debug)]
 pub struct RunRecord {
-    run_id: String,
-    path: PathBuf,
-    runs: OwnedFd,
+    pub(super) run_id: String,
+    pub(super) path: PathBuf,
+    pub(super) runs: OwnedFd,
     file: File,
     length: u64,
 }
@@ -192,6 +195,7 @@ enum Line {
     Cgroup(String),
     Temporary { directory: Name, name: Name },
     Kept(Name),
+    Socket(SandboxName),
     Forget(Box<Line>),
 }
 
@@ -204,6 +208,7 @@ impl Line {
                 name: name.into_os_string(),
             }),
             Self::Kept(path) => Some(Entry::Kept(path.into_os_string().into())),
+            Self::Socket(name) => Some(Entry::Socket(name)),
             Self::Forget(_) => None,
         }
     }
@@ -218,6 +223,7 @@ impl From<&Entry> for Line {
                 name: Name::from(name.as_os_str()),
             },
             Entry::Kept(path) => Self::Kept(Name::from(path.as_os_str())),
+            Entry::Socket(name) => Self::Socket(name.clone()),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Resource use of a run: counters of its cgroups, or samples of its processes.
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
-use crate::cgroups::{CgroupError, Counted, RunCgroup};
+use crate::cgroups::{CgroupError, Counted, CurrentUsage, RunCgroup};
+use crate::supervise::curve::Curve;
 use crate::supervise::without_cgroup::{Sample, Sampler};
+use spec::usage_sample::UsageSample;
 
 /// Counters of the run's cgroups, with samples for those that are missing.
 #[derive(Debug)]
@@ -12,6 +15,7 @@ pub struct Meter<'run> {
     /// Final counts, once the cgroups are empty.
     pub counted: Option<Counted>,
     sampler: Option<Sampler<'run>>,
+    curve: Option<Curve>,
 }
 
 impl<'run> Meter<'run> {
@@ -26,6 +30,29 @@ impl<'run> Meter<'run> {
             group,
             counted: None,
             sampler: proc.map(|proc| Sampler::new(proc, memory_limit_bytes)),
+            curve: None,
+        }
+    }
+
+    /// From now on, samples the counters of the cgroups for the report.
+    pub fn start_curve(&mut self) {
+        self.curve = Some(Curve::new(Instant::now()));
+    }
+
+    /// The samples; `None`: nothing was sampled.
+    pub fn take_samples(&mut self) -> Option<Vec<UsageSample>> {
+        let samples = self.curve.take()?.into_samples();
+        (!samples.is_empty()).then_some(samples)
+    }
+
+    /// When the next sample of the curve is due.
+    pub(super) fn next_of_curve(&self) -> Option<Instant> {
+        self.curve.as_ref().map(Curve::next)
+    }
+
+    pub(super) fn extend_curve(&mut self, now: Instant) {
+        if let Some(curve) = &mut self.curve {
+            curve.measure(self.group, now);
         }
     }
 
@@ -42,12 +69,28 @@ impl<'run> Meter<'run> {
         self.sample().map(|sample| sample.memory_bytes)
     }
 
+    /// What the run uses now, by its cgroups, else by a sample of its processes.
+    pub(super) fn usage(&mut self) -> CurrentUsage {
+        let counted = self.group.usage();
+        let sample = self.sample();
+        CurrentUsage {
+            memory_bytes: counted
+                .memory_bytes
+                .or(sample.map(|sample| sample.memory_bytes)),
+            cpu_time_us: counted
+                .cpu_time_us
+                .or(sample.map(|sample| sample.cpu_time_us)),
+            processes: counted.processes.or(sample.map(|sample| sample.processes)),
+        }
+    }
+
     fn sample(&mut self) -> Option<Sample> {
         self.sampler.as_mut()?.sample().ok()
     }
 
     /// Takes the final counts if possible. Call it when the body's first process has ended.
-    pub(super) fn body_ended(&mut self) {
+    pub(super) fn body_ended(&mut self, now: Instant) {
+        self.extend_curve(now);
         self.counted = self.group.count_and_remove();
     }
 

@@ -4,8 +4,10 @@
 //! rewind a file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -115,7 +117,25 @@ impl Writer {
         })
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    /// Waits until the descriptor can be written, or for `timeout`.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] after the timeout, or the errno of poll(2).
+    pub fn wait(&self, timeout: Duration) -> Result<(), Errno> {
+        let mut descriptor = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut descriptor, timeout.as_ref())? {
+            0 => Err(Errno::AGAIN),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what the descriptor accepts without blocking. Call it when poll(2) says that it can be
+    /// written.
+    ///
+    /// # Errors
+    /// The errno of write(2) or send(2).
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self.kind {
             WriterKind::File | WriterKind::NonBlocking => {
                 rustix::io::write(&self.descriptor, bytes)
@@ -141,13 +161,49 @@ pub struct OutputPump {
     limit_bytes: Option<u64>,
     seen_bytes: u64,
     dropped_bytes: u64,
-    copy: Option<Copy>,
+    copy: Option<Copying>,
+    /// Of what was passed on since [`OutputPump::take_last_byte`].
+    last_byte: Option<u8>,
+}
+
+/// How much of a stream is kept besides passing it on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CopyLimits {
+    /// A stream up to this size is kept as a whole.
+    pub whole_bytes: usize,
+    /// Of a longer one, this much of its start.
+    pub head_bytes: usize,
+}
+
+/// What was kept of a stream.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub bytes: Vec<u8>,
+    pub is_whole: bool,
 }
 
 #[derive(Debug)]
-struct Copy {
-    bytes: Vec<u8>,
-    limit_bytes: usize,
+struct Copying {
+    kept: Kept,
+    limits: CopyLimits,
+}
+
+impl Copying {
+    fn add(&mut self, bytes: &[u8]) {
+        let (kept, limits) = (&mut self.kept, self.limits);
+        if kept.is_whole && bytes.len() <= limits.whole_bytes.saturating_sub(kept.bytes.len()) {
+            kept.bytes.extend_from_slice(bytes);
+            return;
+        }
+        let room = limits.head_bytes.saturating_sub(kept.bytes.len());
+        if kept.is_whole && room < bytes.len() {
+            kept.is_whole = false;
+            kept.bytes.truncate(limits.head_bytes);
+            kept.bytes.shrink_to_fit();
+        }
+        kept.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
 }
 
 /// Result of one output stream.
@@ -156,8 +212,8 @@ pub struct Finished {
     pub seen_bytes: u64,
     pub dropped_bytes: u64,
     pub captured: Option<Vec<u8>>,
-    /// The whole stream, if a copy was requested and it is complete.
-    pub copy: Option<Vec<u8>>,
+    /// If a copy was requested.
+    pub copy: Option<Kept>,
 }
 
 /// Descriptor that a pump waits for.
@@ -165,6 +221,16 @@ pub struct Finished {
 pub enum Waiting<'pump> {
     Source(BorrowedFd<'pump>),
     Sink(BorrowedFd<'pump>),
+}
+
+impl<'pump> Waiting<'pump> {
+    /// The event to poll for.
+    pub(crate) fn to_poll(self) -> PollFd<'pump> {
+        match self {
+            Waiting::Source(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
+            Waiting::Sink(fd) => PollFd::from_borrowed_fd(fd, PollFlags::OUT),
+        }
+    }
 }
 
 impl OutputPump {
@@ -180,15 +246,19 @@ impl OutputPump {
             seen_bytes: 0,
             dropped_bytes: 0,
             copy: None,
+            last_byte: None,
         }
     }
 
-    /// Keeps a copy of the stream; none if the stream exceeds `limit_bytes`.
+    /// Keeps a copy of the stream, or of its start.
     #[must_use]
-    pub fn with_copy(mut self, limit_bytes: usize) -> Self {
-        self.copy = Some(Copy {
-            bytes: Vec::new(),
-            limit_bytes,
+    pub fn with_copy(mut self, limits: CopyLimits) -> Self {
+        self.copy = (limits != CopyLimits::default()).then(|| Copying {
+            kept: Kept {
+                bytes: Vec::new(),
+                is_whole: true,
+            },
+            limits,
         });
         self
     }
@@ -245,11 +315,7 @@ impl OutputPump {
             }
         }
         if let Some(copy) = &mut self.copy {
-            if copy.limit_bytes - copy.bytes.len() < self.pending.len() {
-                self.copy = None;
-            } else {
-                copy.bytes.extend_from_slice(&self.pending);
-            }
+            copy.add(&self.pending);
         }
     }
 
@@ -267,6 +333,7 @@ impl OutputPump {
             Sink::Passed(writer) => match writer.write(rest) {
                 Ok(count) => {
                     self.written += count;
+                    self.last_byte = self.pending[..self.written].last().copied();
                     Ok(count > 0)
                 }
                 Err(Errno::AGAIN | Errno::INTR) => Ok(false),
@@ -285,7 +352,14 @@ impl OutputPump {
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
         self.written = self.pending.len();
         self.source = None;
-        self.copy = None;
+        if let Some(copy) = &mut self.copy {
+            copy.kept.is_whole = false;
+        }
+    }
+
+    /// The last byte that was passed on since the last call, if one was.
+    pub(crate) fn take_last_byte(&mut self) -> Option<u8> {
+        self.last_byte.take()
     }
 
     #[must_use]
@@ -302,11 +376,15 @@ impl OutputPump {
             Sink::Passed(_) => None,
         };
         let is_whole = self.dropped_bytes == 0;
+        let copy = self.copy.map(|copy| Kept {
+            is_whole: is_whole && copy.kept.is_whole,
+            ..copy.kept
+        });
         Finished {
             seen_bytes: self.seen_bytes,
             dropped_bytes: self.dropped_bytes,
             captured,
-            copy: self.copy.filter(|_| is_whole).map(|copy| copy.bytes),
+            copy,
         }
     }
 }
@@ -443,6 +521,39 @@ mod tests {
         let finished = pump.finish();
         assert_eq!((finished.seen_bytes, finished.dropped_bytes), (6, 2));
         assert_eq!(finished.captured, Some(b"abcd".to_vec()));
+    }
+
+    #[test]
+    fn a_copy_has_the_whole_stream_or_its_start() {
+        for (whole_bytes, head_bytes, text, expected, is_whole) in [
+            (0, 4, "abcd", "abcd", true),
+            (0, 4, "abcde", "abcd", false),
+            (6, 0, "abcdef", "abcdef", true),
+            (6, 0, "abcdefg", "", false),
+            (6, 2, "abcdef", "abcdef", true),
+            (6, 2, "abcdefgh", "ab", false),
+        ] {
+            for piece in 1..text.len() {
+                let mut copying = Copying {
+                    kept: Kept {
+                        bytes: Vec::new(),
+                        is_whole: true,
+                    },
+                    limits: CopyLimits {
+                        whole_bytes,
+                        head_bytes,
+                    },
+                };
+                for bytes in text.as_bytes().chunks(piece) {
+                    copying.add(bytes);
+                }
+                let expected = Kept {
+                    bytes: expected.into(),
+                    is_whole,
+                };
+                assert_eq!(copying.kept, expected, "{text} by {piece}");
+            }
+        }
     }
 
     #[test]

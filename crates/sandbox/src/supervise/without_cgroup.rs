@@ -17,6 +17,8 @@ pub(crate) struct Sample {
     pub memory_bytes: u64,
     /// CPU time of live and reaped processes, including init. Never decreases.
     pub cpu_time_us: u64,
+    /// Including init, without threads.
+    pub processes: u64,
 }
 
 /// Samples the processes of one /proc, which must be that of the run's pid namespace.
@@ -46,7 +48,10 @@ impl<'proc> Sampler<'proc> {
     /// empty except for the CPU time.
     pub(crate) fn sample(&mut self) -> Result<Sample, Errno> {
         let ids = proc::process_ids(self.proc)?;
-        let mut sample = Sample::default();
+        let mut sample = Sample {
+            processes: u64::try_from(ids.len()).unwrap_or(u64::MAX),
+            ..Sample::default()
+        };
         let mut cpu_ticks: u64 = 0;
         for id in &ids {
             let Some(ticks) = proc::cpu_ticks(self.proc, *id)? else {

@@ -22,6 +22,7 @@ fn limits() -> CgroupLimits {
         memory_bytes: Some(64 * MIB),
         processes: Some(24),
         cpu_millis: Some(1500),
+        kills_one: false,
     }
 }
 

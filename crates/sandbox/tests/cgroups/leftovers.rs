@@ -94,6 +94,7 @@ fn supervise() {
         memory_bytes: Some(64 << 20),
         processes: Some(16),
         cpu_millis: Some(1000),
+        kills_one: false,
     };
     let tasks = run.apply(&limits).expect("limited");
     step("limited");

@@ -73,7 +73,7 @@ fn errno(name: &str, arguments: &[u64]) -> Option<Errno> {
 /// B-11, B-21, B-30, B-33, B-34, B-36, B-38.
 #[test]
 fn the_kernel_refuses_what_the_policy_refuses_and_nothing_else() {
-    under(runner_sandbox::seccomp::program(Default), || {
+    under(runner_sandbox::seccomp::programs(Default).silent, || {
         assert_eq!(errno("getpid", &[]), None);
         assert_eq!(errno("unshare", &[0x1000_0000]), Some(Errno::PERM));
         assert_eq!(errno("clone3", &[0, 0]), Some(Errno::NOSYS));
@@ -127,6 +127,32 @@ fn the_kernel_refuses_what_the_policy_refuses_and_nothing_else() {
     });
 }
 
+/// B-70: without a listener a call that it would refuse fails, whether it waits already or comes later.
+#[test]
+fn a_refused_call_fails_closed_when_nobody_answers() {
+    let (send, receive) = std::sync::mpsc::channel();
+    let asking = thread::spawn(move || {
+        rustix::thread::set_no_new_privs(true).expect("no_new_privs is set");
+        let observed = runner_sandbox::seccomp::programs(Default).observed;
+        let listener = seccomp::load_with_listener(observed).expect("a listener");
+        send.send(seccomp::Listener::new(listener))
+            .expect("received");
+        let user_namespace = [0x1000_0000];
+        let waiting = errno("unshare", &user_namespace);
+        (
+            waiting,
+            errno("unshare", &user_namespace),
+            errno("getpid", &[]),
+        )
+    });
+    let listener = receive.recv().expect("a listener");
+    let waiting = listener.receive().expect("received").expect("a call");
+    assert_eq!(u64::from(waiting.call.number), number("unshare"));
+    drop(listener);
+    let answers = asking.join().expect("it ended");
+    assert_eq!(answers, (Some(Errno::NOSYS), Some(Errno::NOSYS), None));
+}
+
 /// Makes every call from 0 to 1023 that the interpreter says is refused.
 #[test]
 fn the_kernel_gives_each_refused_call_the_errno_of_its_rule() {
@@ -139,7 +165,7 @@ fn the_kernel_gives_each_refused_call_the_errno_of_its_rule() {
 /// The number of refused calls by `name`.
 fn assert_refusals(name: SyscallPolicyName) -> usize {
     let policy = built_in_policy(name, Arch::NATIVE);
-    under(runner_sandbox::seccomp::program(name), || {
+    under(runner_sandbox::seccomp::programs(name).silent, || {
         let mut refused = 0;
         for number in (0..1024).filter(|number| !PAST_EVERY_FILTER.contains(number)) {
             let rule = policy.ruling(number, &[0; 6]).rule;
@@ -283,7 +309,7 @@ fn makes_a_32_bit_call() {
         assert_eq!(answer, u64::from(std::process::id()));
     };
     match std::env::var(VICTIM).as_deref() {
-        Ok("yes") => under(runner_sandbox::seccomp::program(Strict), getpid),
+        Ok("yes") => under(runner_sandbox::seccomp::programs(Strict).silent, getpid),
         _ => getpid(),
     }
 }

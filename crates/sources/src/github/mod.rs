@@ -25,6 +25,7 @@ use crate::http::Timeouts;
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
+pub use store::InUseDirectory;
 use store::KeyedTree;
 
 /// Access to repositories.
@@ -67,8 +68,8 @@ pub struct FetchedTree {
     /// SHA-256 of the archive. The service may pack the same commit differently.
     pub archive_digest: Digest,
     pub from_cache: bool,
-    /// Lock that prevents the removal of the directory.
-    pub hold: Option<OwnedFd>,
+    /// Prevents the removal of the directory.
+    pub hold: Option<InUseDirectory>,
 }
 
 impl FetchedTree {

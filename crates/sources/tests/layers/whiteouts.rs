@@ -89,6 +89,17 @@ fn an_opaque_directory_hides_what_lies_below_and_nothing_of_its_own_layer() {
 }
 
 #[test]
+fn an_opaque_directory_exists_also_with_a_whiteout_of_itself() {
+    let opaque = |tar: Tar| tar.file("d/.wh..wh..opq", b"");
+    let gone = |tar: Tar| tar.file(".wh.d", b"");
+    for layer in [gone(opaque(Tar::new())), opaque(gone(Tar::new()))] {
+        let stack = Stack::of([base(), layer.end()]);
+        assert_eq!(stack.top(), ["o d"]);
+        assert_eq!(stack.seen("d/a"), "(nothing)");
+    }
+}
+
+#[test]
 fn an_opaque_root_hides_every_layer_below() {
     let mut stack = Stack::of([base()]);
     let tar = Tar::new()

@@ -80,6 +80,10 @@ fn the_process_that_speaks_to_a_registry_has_no_rights() {
         let uids = [uid.to_string().as_str(); 4].join(" ");
         assert_eq!(status(fetcher, "Uid"), Some(uids));
         if geteuid().is_root() {
+            for name in ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"] {
+                let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+                assert_eq!(of(&fetcher.to_string()), of("self"), "{name}");
+            }
             assert_eq!(status(fetcher, "Groups").as_deref(), Some(""));
             // Standard streams, the link, the end of its answer, the connection.
             let open = fs::read_dir(format!("/proc/{fetcher}/fd")).expect("listed");

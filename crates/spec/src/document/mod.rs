@@ -16,6 +16,7 @@ mod mistake;
 mod place;
 mod problem;
 mod read;
+mod source_line;
 mod yaml;
 
 pub use flat::{FlatNode, flatten, restore};
@@ -23,6 +24,7 @@ pub use place::Place;
 pub use problem::{DocumentError, DocumentProblem, excerpt};
 pub use read::{ReadError, ReadProblem};
 pub(crate) use read::{from_node, stated};
+pub use source_line::SourceLine;
 
 use crate::parse_permit::ParsePermit;
 

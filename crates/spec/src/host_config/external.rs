@@ -8,7 +8,7 @@ use crate::credential::looks_issued;
 use crate::egress::{EgressHost, EgressRule};
 #[cfg(test)]
 use crate::host_config::scalars::ABSOLUTE_PATH;
-use crate::host_config::scalars::{AbsolutePath, Count, Size, stated};
+use crate::host_config::scalars::{AbsolutePath, Count, HostPath, Size, stated};
 use crate::manifest::{is_slug, is_variable_name};
 use crate::oci::reference::host_and_port;
 use crate::path::escape;
@@ -31,6 +31,28 @@ pub struct WrittenEgress {
     pub private_ranges: Option<Vec<IpRange>>,
     /// Refuse TLS with Encrypted Client Hello, which hides the host. True if any file sets it.
     pub refuse_ech: bool,
+}
+
+/// The key `flags`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct WrittenFlags {
+    /// Paths of `--ro`.
+    pub ro: Vec<HostPath>,
+    /// Paths of `--rw`.
+    pub rw: Vec<HostPath>,
+    /// Hosts of `--allow-net`.
+    pub allow_net: Vec<EgressRule>,
+}
+
+impl WrittenFlags {
+    /// Adds those of another file.
+    pub fn extend(&mut self, other: &Self) {
+        self.ro.extend_from_slice(&other.ro);
+        self.rw.extend_from_slice(&other.rw);
+        self.allow_net.extend_from_slice(&other.allow_net);
+    }
 }
 
 /// The key `secrets`.

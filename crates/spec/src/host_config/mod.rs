@@ -11,14 +11,15 @@ mod statement;
 pub(crate) use external::WrittenProvider;
 pub use external::{
     BaseUrl, RegistryHost, Slug, Token, WrittenBundleCache, WrittenCache, WrittenEgress,
-    WrittenGitHub, WrittenOci, WrittenSecrets,
+    WrittenFlags, WrittenGitHub, WrittenOci, WrittenSecrets,
 };
 pub use preparation::{WrittenApt, WrittenLimits, WrittenNpm, WrittenPip, WrittenPreparation};
-pub use scalars::{AbsolutePath, Count, Size, Time};
+pub use scalars::{AbsolutePath, Count, HostPath, Size, Time};
 pub(crate) use statement::WrittenUidRange;
 pub use statement::{AtLine, Statement, WrittenMaxima, WrittenUnpack};
 
 use crate::did_you_mean::nearest;
+use crate::document::{Place, SourceLine};
 use crate::path::escape;
 
 /// Maximum number of YAML nodes in one file. Aliases count as often as they are used.
@@ -35,6 +36,19 @@ pub struct InvalidConfig {
     column: u64,
     message: String,
     pub hint: Option<String>,
+    pub source_line: Option<Box<SourceLine>>,
+}
+
+impl InvalidConfig {
+    fn with_source_line(mut self, text: &[u8]) -> Self {
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let place = Place {
+            line: number(self.line),
+            column: number(self.column),
+        };
+        self.source_line = SourceLine::find(text, place).map(Box::new);
+        self
+    }
 }
 
 /// Parses the bytes of a configuration file; `file` is its name for messages.
@@ -51,7 +65,9 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, InvalidConfig> {
             column: line.chars().count() as u64 + 1,
             message: "a byte that is not UTF-8".to_owned(),
             hint: None,
+            source_line: None,
         }
+        .with_source_line(bytes)
     })?;
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -61,7 +77,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, InvalidConfig> {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX },
     };
     let statement: Option<Statement> = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| invalid(file, &error))?;
+        .map_err(|error| invalid(file, &error).with_source_line(bytes))?;
     Ok(Statement {
         origin: file.to_owned(),
         ..statement.unwrap_or_default()
@@ -112,6 +128,7 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> InvalidConfig {
         column: location.map_or(1, |location| location.column()),
         message,
         hint,
+        source_line: None,
     }
 }
 
@@ -209,7 +226,8 @@ mod tests {
               \x20 ca_file: /ca.pem\n\
               \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n\
               syscalls: strict\n\
-              audit: required\n";
+              audit: required\n\
+              flags: { ro: [., /opt/tool], rw: [out], allow_net: ['a.com:443'] }\n";
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "every key")]
@@ -329,6 +347,13 @@ mod tests {
             },
             syscalls: Some(SyscallPolicyName::Strict),
             audit: Some(crate::history::AuditPolicy::Required),
+            flags: WrittenFlags {
+                ro: [".", "/opt/tool"]
+                    .map(|path| HostPath(path.to_owned()))
+                    .to_vec(),
+                rw: vec![HostPath("out".to_owned())],
+                allow_net: vec![EgressRule::parse("a.com:443").expect("a rule")],
+            },
         };
         assert_eq!(statement, expected);
     }

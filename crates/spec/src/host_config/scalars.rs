@@ -93,6 +93,23 @@ impl TryFrom<String> for AbsolutePath {
     }
 }
 
+/// A path of the host, as a flag takes it: relative to the caller's working directory, or absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = r"^[^\x00]+$")))]
+#[serde(try_from = "String")]
+pub struct HostPath(pub String);
+
+impl TryFrom<String> for HostPath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') {
+            return Err(format!("`{}` is not a path", escape(text.as_bytes())));
+        }
+        Ok(Self(text))
+    }
+}
+
 impl From<AbsolutePath> for PathBuf {
     fn from(path: AbsolutePath) -> Self {
         Self::from(path.0)

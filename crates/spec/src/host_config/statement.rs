@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use crate::history::AuditPolicy;
 use crate::host_config::external::{
-    Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenOci, WrittenSecrets,
+    Slug, WrittenCache, WrittenEgress, WrittenFlags, WrittenGitHub, WrittenOci, WrittenSecrets,
 };
 use crate::host_config::preparation::WrittenPreparation;
 use crate::host_config::scalars::{AbsolutePath, Count, Size, Time, stated};
@@ -91,6 +91,8 @@ pub struct Statement {
     /// `default`.
     #[serde(deserialize_with = "stated")]
     pub syscalls: Option<SyscallPolicyName>,
+    /// Flags of every run, as if they were typed. `runner learn` writes them. Several files add up.
+    pub flags: WrittenFlags,
 }
 
 /// The key `maxima`.

@@ -36,6 +36,7 @@ pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
 pub use io_document::parse_io;
 pub use network::EgressRequest;
+pub(crate) use problem::PLAINTEXT_CREDENTIAL;
 pub(crate) use problem::did_you_mean;
 pub use problem::{ManifestError, Problem};
 pub use references::{

@@ -5,6 +5,9 @@ use crate::document::{DocumentError, DocumentProblem, Place};
 use crate::path::escape;
 use crate::units::limit;
 
+/// The code of [`Problem::PlaintextCredential`].
+pub(crate) const PLAINTEXT_CREDENTIAL: &str = "plaintext_credential";
+
 /// Why a manifest is refused or cannot run on this host, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", position(.file, *.place, .pointer.as_deref()))]
@@ -183,7 +186,7 @@ impl Problem {
                 b"secrets" | b"env.auth" => "secrets_ref_unresolvable",
                 _ => "mount_ref_unresolvable",
             },
-            Self::PlaintextCredential { .. } => "plaintext_credential",
+            Self::PlaintextCredential { .. } => PLAINTEXT_CREDENTIAL,
             Self::CliSandbox { .. } => "sandbox_is_cli_block",
             Self::ProviderUnavailable { .. } => "provider_unavailable",
             Self::SandboxReadOnly => "sandbox_read_only",

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::needs::{NeedError, parse_number as number};
+use crate::parse_permit::ParsePermit;
 
 /// As in npm: the largest integer that JavaScript represents exactly.
 const NUMBER_MAX: u64 = (1 << 53) - 1;
@@ -64,11 +65,15 @@ impl Requirement {
         })
     }
 
-    /// Whether `version` matches. A prerelease matches a range only if a bound of the range is a
-    /// prerelease with the same three numbers. A need without range, or with `latest`, accepts every
-    /// version.
+    /// Whether `version`, which may be a stranger's, matches. A prerelease matches a range only if a bound
+    /// of the range is a prerelease with the same three numbers. A need without range, or with `latest`,
+    /// accepts every version.
     #[must_use]
-    pub fn accepts(&self, version: &str) -> bool {
+    pub fn accepts(&self, _permit: &ParsePermit, version: &str) -> bool {
+        self.matches(version)
+    }
+
+    fn matches(&self, version: &str) -> bool {
         Version::parse(version).is_some_and(|version| {
             self.ranges.is_empty() || self.ranges.iter().any(|range| range.contains(&version))
         })
@@ -82,7 +87,7 @@ impl Requirement {
             return false;
         };
         let version = rest.strip_prefix('@');
-        rest.is_empty() || version.is_some_and(|version| self.accepts(version))
+        rest.is_empty() || version.is_some_and(|version| self.matches(version))
     }
 }
 
@@ -331,10 +336,10 @@ mod tests {
         ] {
             let requirement = Requirement::parse(&format!("pkg@{range}")).expect(range);
             for version in within {
-                assert!(requirement.accepts(version), "{range} {version}");
+                assert!(requirement.matches(version), "{range} {version}");
             }
             for version in without {
-                assert!(!requirement.accepts(version), "{range} {version}");
+                assert!(!requirement.matches(version), "{range} {version}");
             }
         }
     }

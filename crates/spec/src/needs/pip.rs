@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::needs::{NeedError, parse_number as number};
+use crate::parse_permit::ParsePermit;
 
 /// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,9 +68,13 @@ impl Requirement {
         })
     }
 
-    /// Whether `version` matches.
+    /// Whether `version`, which may be a stranger's, matches.
     #[must_use]
-    pub fn accepts(&self, version: &str) -> bool {
+    pub fn accepts(&self, _permit: &ParsePermit, version: &str) -> bool {
+        self.matches(version)
+    }
+
+    fn matches(&self, version: &str) -> bool {
         Version::parse(version)
             .is_some_and(|version| self.specifiers.iter().all(|one| one.accepts(&version)))
     }
@@ -80,7 +85,7 @@ impl Requirement {
     pub(crate) fn is_met_by(&self, installed: &str) -> bool {
         let (name, version) = installed.split_once("==").unzip();
         normalised(name.unwrap_or(installed)) == self.name
-            && version.is_none_or(|version| self.accepts(version))
+            && version.is_none_or(|version| self.matches(version))
     }
 }
 
@@ -97,7 +102,10 @@ pub(crate) fn normalised(name: &str) -> String {
 
 /// Splits `NAME-VERSION.dist-info` into name, normalised, and version.
 #[must_use]
-pub fn of_dist_info(directory: &str) -> Option<(String, &str)> {
+pub fn of_dist_info<'name>(
+    _permit: &ParsePermit,
+    directory: &'name str,
+) -> Option<(String, &'name str)> {
     let (name, version) = directory.strip_suffix(".dist-info")?.split_once('-')?;
     Some((normalised(name), version))
 }
@@ -271,6 +279,7 @@ fn split_suffix(text: &str) -> Option<(char, u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn versions_match_as_in_pip() {
@@ -310,10 +319,10 @@ mod tests {
         ] {
             let requirement = Requirement::parse(&format!("name{specifier}")).expect(specifier);
             for version in within {
-                assert!(requirement.accepts(version), "{specifier} {version}");
+                assert!(requirement.matches(version), "{specifier} {version}");
             }
             for version in without {
-                assert!(!requirement.accepts(version), "{specifier} {version}");
+                assert!(!requirement.matches(version), "{specifier} {version}");
             }
         }
     }
@@ -324,10 +333,10 @@ mod tests {
             assert_eq!(Requirement::parse(need).expect(need).name, "ruamel-yaml");
         }
         assert_eq!(
-            of_dist_info("ruamel.yaml-0.18.6.dist-info"),
+            of_dist_info(&PERMIT, "ruamel.yaml-0.18.6.dist-info"),
             Some(("ruamel-yaml".to_owned(), "0.18.6"))
         );
-        assert_eq!(of_dist_info("ruamel"), None);
+        assert_eq!(of_dist_info(&PERMIT, "ruamel"), None);
         for need in ["", "==1", "-r", "a-", "é==1"] {
             assert!(Requirement::parse(need).is_err(), "{need}");
         }

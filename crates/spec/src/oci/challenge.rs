@@ -1,10 +1,14 @@
 //! Parses `WWW-Authenticate`, with which a registry requests authentication (RFC 9110, 11.6.1; token
 //! authentication of the distribution project).
 
+use serde::{Deserialize, Serialize};
+
+use crate::parse_permit::ParsePermit;
+
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// A method of authentication.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Challenge {
     Basic,
     Bearer {
@@ -14,10 +18,31 @@ pub enum Challenge {
     },
 }
 
+impl Challenge {
+    /// Whether [`challenges`] can return it, as far as lengths say: it may come from a process that a header
+    /// took over.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        match self {
+            Self::Basic => true,
+            Self::Bearer {
+                realm,
+                service,
+                scope,
+            } => {
+                let mut values = [Some(realm), service.as_ref(), scope.as_ref()]
+                    .into_iter()
+                    .flatten();
+                values.all(|value| (1..=VALUE_BYTES_MAX).contains(&value.len()))
+            }
+        }
+    }
+}
+
 /// Parses the challenges of a header value, in order. Unknown schemes and malformed challenges are
 /// skipped. Parsing ends at an unclosed quote and at a byte that is not allowed.
 #[must_use]
-pub fn challenges(header: &str) -> Vec<Challenge> {
+pub fn challenges(_permit: &ParsePermit, header: &str) -> Vec<Challenge> {
     let mut rest = header;
     let mut found = Vec::new();
     let mut current: Option<PartialChallenge> = None;
@@ -131,6 +156,7 @@ fn split_value(text: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
 
     fn bearer(realm: &str, service: Option<&str>, scope: Option<&str>) -> Challenge {
         Challenge::Bearer {
@@ -172,7 +198,7 @@ mod tests {
                 vec![bearer("y", None, None)],
             ),
         ] {
-            assert_eq!(challenges(header), expected, "{header}");
+            assert_eq!(challenges(&PERMIT, header), expected, "{header}");
         }
     }
 
@@ -181,7 +207,7 @@ mod tests {
         fn parsing_ends_and_each_realm_is_named(
             header in "[\\PC]{0,20}|([a-zB]{1,6}[ =,\"\\\\é]{0,3}){0,30}|(Bearer )?(realm=\"?[a-z,=\\\\ ]{0,9}\"?,?){0,4}",
         ) {
-            for challenge in challenges(&header) {
+            for challenge in challenges(&PERMIT, &header) {
                 if let Challenge::Bearer { realm, .. } = challenge {
                     proptest::prop_assert!(!realm.is_empty() && realm.len() <= VALUE_BYTES_MAX);
                 }
@@ -211,7 +237,7 @@ mod tests {
             "Digest realm=\"x\"",
             long.as_str(),
         ] {
-            assert_eq!(challenges(header), [], "{header}");
+            assert_eq!(challenges(&PERMIT, header), [], "{header}");
         }
     }
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use crate::run::dry_run::why::Planned;
 use egress::address::may_be_dialled;
 use egress::advice::{RunSettings, hint};
-use egress::allow::Allowlist;
 use egress::denials::Protocol;
 use egress::host::Host;
 use spec::denial_reason::DenialReason;
@@ -40,7 +39,7 @@ impl Planned<'_> {
             change: None,
         };
         let egress = &self.resolved.egress;
-        let list = Allowlist::new(egress.allowed.clone());
+        let list = egress.allowlist();
         let address = self.known_address(&host);
         let reason = list.denial(&host, port);
         if is_loopback(&host) {

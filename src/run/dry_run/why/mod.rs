@@ -1,7 +1,7 @@
 //! `runner why`: which rule of a plan decides about one path, host or system call.
 
 mod hosts;
-mod paths;
+pub(in crate::run) mod paths;
 mod syscalls;
 
 use rustix::io::Errno;

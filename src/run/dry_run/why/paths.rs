@@ -2,38 +2,68 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::plan::access::{Class, OnHost, Place, Rule, classify};
+use crate::plan::access::{Class, OnHost, Place, Rule, classify, parent};
+use crate::plan::learning::ACTS_OUTSIDE;
 use crate::run::dry_run::why::Planned;
-use crate::run::launching::predicted_view::{absolute, beneath, on_host, shown};
-use crate::run::launching::seen::{SeenPath, look_up, parent};
+use crate::run::launching::predicted_view::{PredictedView, absolute, beneath, on_host, shown};
+use crate::run::launching::seen::{SeenPath, look_up};
 use sandbox::mounts::{self, MountError};
 use sandbox::view::ViewStep;
-use spec::host_policy::names;
+use spec::host_policy::{HostPolicy, names};
 use spec::path::{escape, quoted};
 use spec::plan_report::{DEFAULT, FIXED, HOST_POLICY, PlannedPath};
-use spec::request::{Grant, ViewEntry};
+use spec::request::{Grant, Request, ViewEntry};
 use spec::why_report::{Answer, Operation, State, Verdict};
+
+/// The view of a plan or of a run, and what decided about it.
+pub(in crate::run) struct PathRules<'plan> {
+    pub(in crate::run) request: &'plan Request,
+    pub(in crate::run) policy: &'plan HostPolicy,
+    pub(in crate::run) working_directory: &'plan [u8],
+    pub(in crate::run) inside: &'plan PredictedView<'plan>,
+    /// The rows of the view.
+    pub(in crate::run) rows: &'plan [PlannedPath],
+    /// The body can make no unix socket but connected pairs.
+    pub(in crate::run) refuses_sockets: bool,
+}
+
+/// What decides about an operation on a path.
+pub(in crate::run) struct Decided<'plan> {
+    found: SeenPath,
+    of_host: PathBuf,
+    pub(in crate::run) class: Class,
+    row: Option<&'plan PlannedPath>,
+}
 
 impl Planned<'_> {
     pub(super) fn path(&self, path: &[u8], operation: Operation) -> Answer {
-        let inside = absolute(path, &self.resolved.working_directory);
+        let rules = PathRules {
+            request: self.request,
+            policy: self.policy,
+            working_directory: &self.resolved.working_directory,
+            inside: self.inside,
+            rows: &self.document.view,
+            // Asked only of a run that has started.
+            refuses_sockets: false,
+        };
+        rules.answer(path, operation)
+    }
+}
+
+impl PathRules<'_> {
+    fn answer(&self, path: &[u8], operation: Operation) -> Answer {
+        let inside = absolute(path, self.working_directory);
         let asked = format!("{} {}", operation.name(), escape(&inside));
-        let writes_root = !self.policy.oci.root_read_only;
-        let found = match self.inside.seen(&inside, writes_root) {
-            Ok(found) => found,
+        let decided = match self.decide(path, operation) {
+            Ok(decided) => decided,
             Err(errno) => return unresolvable(asked, errno),
         };
-        let of_host = self.path_on_host(path, &found);
-        let mut seen = found.seen;
-        if seen.on_host == OnHost::Absent {
-            seen.on_host = look_up(of_host.as_os_str().as_bytes());
-        }
-        let class = classify(seen, operation);
-        let row = self.row(&found);
+        let (class, row) = (decided.class, decided.row);
         let decided_by = match (class.rule, row) {
             (Rule::NotInView | Rule::NotOnHost, None) => DEFAULT,
             (_, Some(row)) => &row.decided_by,
@@ -44,11 +74,34 @@ impl Planned<'_> {
             verdict: class.verdict,
             errno: class.errno.map(str::to_owned),
             state: class.state,
-            found: describe(&found, &inside, class, row),
+            found: describe(&decided.found, &inside, class, row),
             rule: class.rule.words().to_owned(),
             decided_by: decided_by.to_owned(),
-            change: self.change(&found, &of_host, class, operation, row),
+            change: self.change(&decided, operation),
         }
+    }
+
+    /// # Errors
+    /// ELOOP, ENOTDIR: the path leads nowhere.
+    pub(in crate::run) fn decide(
+        &self,
+        path: &[u8],
+        operation: Operation,
+    ) -> Result<Decided<'_>, Errno> {
+        let inside = absolute(path, self.working_directory);
+        let writes_root = !self.policy.oci.root_read_only;
+        let found = self.inside.seen(&inside, writes_root)?;
+        let of_host = self.path_on_host(path, &found);
+        let mut seen = found.seen;
+        if seen.on_host == OnHost::Absent {
+            seen.on_host = look_up(of_host.as_os_str().as_bytes());
+        }
+        Ok(Decided {
+            class: classify(seen, operation),
+            row: self.row(&found),
+            found,
+            of_host,
+        })
     }
 
     /// The path that the caller means: a relative one is one of the caller's directory.
@@ -68,18 +121,22 @@ impl Planned<'_> {
             (None, Place::Image { .. }) => "/".to_owned(),
             (None, _) => escape(&found.path),
         };
-        let mut rows = self.document.view.iter().rev();
+        let mut rows = self.rows.iter().rev();
         rows.find(|row| row.path == at)
     }
 
-    fn change(
+    /// What changes the decision.
+    pub(in crate::run) fn change(
         &self,
-        found: &SeenPath,
-        of_host: &Path,
-        class: Class,
+        decided: &Decided<'_>,
         operation: Operation,
-        row: Option<&PlannedPath>,
     ) -> Option<String> {
+        let Decided {
+            found,
+            of_host,
+            class,
+            row,
+        } = decided;
         if class.verdict != Verdict::Denied {
             return None;
         }
@@ -87,18 +144,18 @@ impl Planned<'_> {
         match class.rule {
             Rule::NotInView | Rule::EmptyAtStart if is_on_host => self
                 .visible_elsewhere(of_host)
-                .or_else(|| self.mount_flag(of_host, operation)),
+                .or_else(|| self.mount_flag(of_host, flag_of(operation))),
             // The directory in which the file is to be made.
             Rule::NotOnHost if operation == Operation::Write && found.mount.is_none() => {
                 let directory = parent(of_host.as_os_str().as_bytes());
                 let is_there = directory != b"/" && look_up(directory) == OnHost::Present;
                 let directory = Path::new(OsStr::from_bytes(directory));
                 is_there
-                    .then(|| self.mount_flag(directory, operation))
+                    .then(|| self.mount_flag(directory, flag_of(operation)))
                     .flatten()
             }
             Rule::ReadOnly => {
-                let row = row?;
+                let row = (*row)?;
                 let path = quoted(&row.path);
                 match (row.decided_by.as_str(), &row.from) {
                     (FIXED, _) => None,
@@ -139,17 +196,29 @@ impl Planned<'_> {
         Some(format!("the body finds it at {}", quoted(&inside)))
     }
 
+    /// What lets the body connect to a unix socket that is not in its view.
+    pub(in crate::run) fn socket_change(&self, decided: &Decided<'_>) -> Option<String> {
+        let metadata = decided.of_host.metadata().ok()?;
+        if !metadata.file_type().is_socket() {
+            return None;
+        }
+        let flag = match self.refuses_sockets {
+            true => "--unix-sockets --socket",
+            false => "--socket",
+        };
+        let change = self.mount_flag(&decided.of_host, flag)?;
+        Some(format!("{change}; {ACTS_OUTSIDE}"))
+    }
+
     /// The flag that makes a path of the host visible, or what forbids it.
-    fn mount_flag(&self, path: &Path, operation: Operation) -> Option<String> {
-        let writable = operation == Operation::Write;
+    fn mount_flag(&self, path: &Path, flag: &str) -> Option<String> {
         let entry = ViewEntry::Bind {
             source: path.to_owned(),
             target: path.to_owned(),
-            writable,
+            writable: flag == "--rw",
         };
         match mounts::inspect(&entry) {
             Ok(_) => {
-                let flag = if writable { "--rw" } else { "--ro" };
                 let denied =
                     names(self.policy.deny_grants).any(|name| name == Grant::Mounts.name());
                 let by = if denied {
@@ -162,6 +231,13 @@ impl Planned<'_> {
             Err(MountError::Refused { hint, .. }) => hint,
             Err(MountError::Call { .. }) => None,
         }
+    }
+}
+
+fn flag_of(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Write => "--rw",
+        _ => "--ro",
     }
 }
 

@@ -1,8 +1,9 @@
 //! System calls: the rule of the policy, and the second filter for unix sockets.
 
+use crate::plan::syscall_policy;
 use crate::run::dry_run::why::Planned;
 use crate::run::planning::limits::unix_sockets_of;
-use filter::{Arch, CallAnswer, Case, Decision, PolicyError, default_policy, strict_policy};
+use filter::{Arch, CallAnswer, Case, Decision, PolicyError};
 use spec::plan_report::{DEFAULT, HOST_POLICY};
 use spec::syscall_policy::SyscallPolicyName;
 use spec::why_report::{Answer, State, Verdict};
@@ -14,10 +15,7 @@ impl Planned<'_> {
     pub(super) fn syscall(&self, name: &str) -> Result<Answer, PolicyError> {
         let arch = Arch::NATIVE;
         let policy_name = self.resolved.syscalls;
-        let policy = match policy_name {
-            SyscallPolicyName::Default => default_policy(arch)?,
-            SyscallPolicyName::Strict => strict_policy(arch)?,
-        };
+        let policy = syscall_policy::read(policy_name)?;
         let by = self.document.syscall_policy_by.unwrap_or(DEFAULT);
         let explained = policy.explain(name);
         let (verdict, state, errno, mut found) = describe(&explained.answer);
@@ -31,7 +29,8 @@ impl Planned<'_> {
             change = Some("--unix-sockets allows unix sockets".to_owned());
         }
         if policy_name == SyscallPolicyName::Strict && verdict != Verdict::Allowed {
-            let differs = default_policy(arch)?.explain(name) != explained;
+            let differs =
+                syscall_policy::read(SyscallPolicyName::Default)?.explain(name) != explained;
             change = change.or(differs.then(|| match by {
                 HOST_POLICY => "`syscalls: default` in the host policy".to_owned(),
                 _ => "--syscalls default".to_owned(),

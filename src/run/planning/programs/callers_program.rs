@@ -8,14 +8,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::run::error::RunError;
+use crate::run::planning::programs::heads::{Head, without_return};
 use crate::run::planning::programs::lookup::{
     directory_of, is_executable, is_in_base_view, is_script, may_be_mounted, prefix_of,
     refuse_script,
 };
-use crate::run::planning::programs::shebang::{first_line, read_head, split_words};
 use crate::run::planning::programs::shims::{self, Shim};
 use crate::run::planning::programs::text_files::find_in;
 use spec::path::escape;
+use spec::program_format::Format;
 use spec::request::Caller;
 
 /// The file in which a Python virtual environment names its base installation (PEP 405).
@@ -142,20 +143,20 @@ pub(in crate::run) fn resolve(
 
 /// Whether a script and its interpreter lie below `prefix`, as `bin/npm` beside `bin/node`.
 fn is_self_contained(prefix: &Path, script: &Path) -> bool {
-    let Some(head) = read_head(script, false).filter(|_| script.starts_with(prefix)) else {
+    let head = Head::read(script, false).filter(|_| script.starts_with(prefix));
+    let Some(Format::Script(words)) = head.and_then(|head| head.format()) else {
         return false;
     };
-    let line = first_line(&head).unwrap_or_default();
     // A wrong line end is reported when the script does not start.
-    let mut words = split_words(line.strip_suffix(b"\r").unwrap_or(line));
-    let interpreter = match words.next() {
-        Some(b"/usr/bin/env") => words
-            .next()
-            .map(|name| prefix.join("bin").join(OsStr::from_bytes(name))),
-        other => other.map(|path| PathBuf::from(OsStr::from_bytes(path))),
+    let words =
+        without_return(&words).unwrap_or_else(|| words.iter().map(String::as_str).collect());
+    let interpreter = match words[..] {
+        ["/usr/bin/env", name, ..] => prefix.join("bin").join(name),
+        [interpreter, ..] => PathBuf::from(interpreter),
+        [] => return false,
     };
-    let real = interpreter.and_then(|path| path.canonicalize().ok());
-    real.is_some_and(|real| real.starts_with(prefix))
+    let real = interpreter.canonicalize();
+    real.is_ok_and(|real| real.starts_with(prefix))
 }
 
 /// The program without links in its directory, and the virtual environment that contains it.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::run::planning::programs::text_files::find_in;
 use spec::detection::NodeVersion;
+use spec::parse_permit::ParsePermit;
 
 /// The header beside the program's directory, in every release and in packages of it.
 const HEADER: &str = "include/node/node_version.h";
@@ -52,9 +53,13 @@ fn find(path: &Path) -> Result<NodeVersion, String> {
     if let Some(version) = prefix.and_then(|prefix| read_header(&prefix.join(HEADER))) {
         return Ok(version);
     }
-    search_program(&real).map_err(unread)?.ok_or_else(|| {
-        format!("has no known version: neither the program nor {HEADER} beside it names one")
-    })
+    // A program that a PATH of the caller or of the policy finds.
+    let permit = ParsePermit::for_trusted_text();
+    search_program(&permit, &real)
+        .map_err(unread)?
+        .ok_or_else(|| {
+            format!("has no known version: neither the program nor {HEADER} beside it names one")
+        })
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -84,7 +89,7 @@ fn read_header(path: &Path) -> Option<NodeVersion> {
     NodeVersion::parse(&version?)
 }
 
-fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
+fn search_program(permit: &ParsePermit, path: &Path) -> std::io::Result<Option<NodeVersion>> {
     let mut file = open(path)?.take(PROGRAM_BYTES_MAX);
     let mut part = vec![0; PART_BYTES];
     let mut kept = 0;
@@ -93,7 +98,7 @@ fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
         let Some(filled) = part.get(..kept + count) else {
             return Ok(None);
         };
-        if let Some(version) = find_version(filled) {
+        if let Some(version) = find_version(permit, filled) {
             return Ok(Some(version));
         }
         if count == 0 {
@@ -106,7 +111,7 @@ fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
     }
 }
 
-fn find_version(bytes: &[u8]) -> Option<NodeVersion> {
+fn find_version(_permit: &ParsePermit, bytes: &[u8]) -> Option<NodeVersion> {
     let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     slashes.map(|(at, _)| at).find_map(|at| {
         let rest = bytes.get(at..)?.strip_prefix(RELEASE)?;

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use spec::credential::looks_issued;
+use spec::parse_permit::ParsePermit;
 
 const BYTES_MAX: usize = 2_048;
 /// Schemes of remote repositories. `file` names a local path, `ext` and other helpers run programs.
@@ -10,15 +11,31 @@ const SCHEMES: [&str; 5] = ["https", "http", "ssh", "git+ssh", "git"];
 /// Common user of hosting services: not a credential, and required by ssh.
 const COMMON_USER: &str = "git";
 
+/// The address of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) url: String,
-    pub(super) repository: Option<String>,
+pub struct Address {
+    pub url: String,
+    pub repository: Option<String>,
+}
+
+impl Address {
+    /// Whether [`address_of`] can have returned it, as far as its signs say: it has no user but the common
+    /// one, and no query.
+    pub(super) fn is_plain(&self) -> bool {
+        let user = self.url.split_once('@').map(|(before, _)| before);
+        let is_common = |user: &str| user == COMMON_USER || user.ends_with("://git");
+        let is_part = |repository: &String| self.url.contains(repository.as_str());
+        self.url.len() <= BYTES_MAX + 1
+            && self.url.bytes().all(|byte| byte.is_ascii_graphic())
+            && !self.url.contains(['?', '#'])
+            && user.is_none_or(is_common)
+            && self.repository.as_ref().is_none_or(is_part)
+    }
 }
 
 /// Returns the address without credentials, query and fragment. `None` if it is a local path, runs a
 /// program or is malformed, or if its path may contain a credential.
-pub(super) fn address_of(written: &str) -> Option<Address> {
+pub(super) fn address_of(_permit: &ParsePermit, written: &str) -> Option<Address> {
     let plain = written.bytes().all(|byte| byte.is_ascii_graphic());
     if !plain || written.len() > BYTES_MAX {
         return None;
@@ -122,6 +139,25 @@ fn repository_of(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
+    #[test]
+    fn an_answer_with_a_credential_is_refused() {
+        for url in [
+            "https://me:word@git.example.org/a",
+            "https://word@git.example.org/a",
+            "git:word@git.example.org:a",
+            "https://git.example.org/a?token=word",
+            "https://git.example.org/\u{1b}",
+        ] {
+            let address = Address {
+                url: url.to_owned(),
+                repository: None,
+            };
+            assert!(!address.is_plain(), "{url}");
+        }
+    }
+
     #[test]
     fn an_address_is_recorded_without_credentials() {
         for (written, url, repository) in [
@@ -203,7 +239,8 @@ mod tests {
                 url: url.to_owned(),
                 repository: repository.map(str::to_owned),
             };
-            assert_eq!(address_of(written), Some(expected), "{written}");
+            assert!(expected.is_plain(), "{written}");
+            assert_eq!(address_of(&PERMIT, written), Some(expected), "{written}");
         }
     }
 
@@ -234,7 +271,7 @@ mod tests {
             "https://git.example.org/ghp_0123456789abcdef/b",
             "https://ho\u{7}st/a",
         ] {
-            assert_eq!(address_of(written), None, "{written}");
+            assert_eq!(address_of(&PERMIT, written), None, "{written}");
         }
     }
 }

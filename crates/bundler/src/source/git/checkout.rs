@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::error::BundleError;
+use crate::source::git::texts::GitTexts;
 use spec::path::{RelPath, escape};
 use sys::file::{open_beneath, read_regular};
 
@@ -37,15 +39,19 @@ pub(super) enum Search {
 
 /// Searches `directory`, an absolute path without links, and its parents for a checkout. Like git, it
 /// stays in one file system.
-pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
+pub(super) fn search(
+    directory: &Path,
+    caller_uid: u32,
+    texts: &mut GitTexts,
+) -> Result<Search, BundleError> {
     let Ok(found) = std::fs::metadata(directory) else {
-        return Search::Nothing;
+        return Ok(Search::Nothing);
     };
     let trusted = [caller_uid, found.uid()];
     for top in directory.ancestors() {
         let same_device = std::fs::metadata(top).is_ok_and(|above| above.dev() == found.dev());
         if !same_device {
-            return Search::Nothing;
+            return Ok(Search::Nothing);
         }
         let dot_git = top.join(".git");
         let Ok(status) = std::fs::symlink_metadata(&dot_git) else {
@@ -57,7 +63,7 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             .and_then(|below| RelPath::parse(below.as_os_str().as_bytes()).ok());
         let distrust = |why: &str| {
             let shown = escape(dot_git.as_os_str().as_bytes());
-            Search::NotTrusted(format!("`{shown}` {why}"))
+            Ok(Search::NotTrusted(format!("`{shown}` {why}")))
         };
         if !trusted.contains(&status.uid()) {
             return distrust("belongs to another user");
@@ -66,32 +72,32 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             if !is_repository(&dot_git) {
                 continue;
             }
-            return Search::Found(Checkout {
+            return Ok(Search::Found(Checkout {
                 top: top.to_owned(),
                 below,
                 git_dir: dot_git.clone(),
                 common_dir: dot_git,
-            });
+            }));
         }
         if !status.is_file() {
             return distrust("is neither a directory nor a file");
         }
-        return match git_directories(&dot_git, top) {
+        return match git_directories(&dot_git, top, texts)? {
             Some((git_dir, common_dir))
                 if is_owned(&git_dir, &trusted) && is_owned(&common_dir, &trusted) =>
             {
-                Search::Found(Checkout {
+                Ok(Search::Found(Checkout {
                     top: top.to_owned(),
                     below,
                     git_dir,
                     common_dir,
-                })
+                }))
             }
             Some(_) => distrust("names a repository of another user"),
             None => distrust("names no repository that knows this directory"),
         };
     }
-    Search::Nothing
+    Ok(Search::Nothing)
 }
 
 fn is_owned(path: &Path, trusted: &[u32; 2]) -> bool {
@@ -106,46 +112,40 @@ fn is_repository(directory: &Path) -> bool {
 
 /// Resolves a `.git` file to its two directories. They must refer back to the checkout: a working
 /// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes relative to them.
-fn git_directories(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
-    let git_dir = path_in(dot_git, b"gitdir: ", top)?;
-    if let Some(common_dir) = path_in(&git_dir.join("commondir"), b"", &git_dir) {
-        let worktree = line_of(&git_dir.join("gitdir"))?;
-        let worktree = std::fs::canonicalize(git_dir.join(OsStr::from_bytes(&worktree))).ok()?;
-        let refers_back = worktree == std::fs::canonicalize(dot_git).ok()?;
-        return (refers_back && is_repository(&common_dir)).then_some((git_dir, common_dir));
+fn git_directories(
+    dot_git: &Path,
+    top: &Path,
+    texts: &mut GitTexts,
+) -> Result<Option<(PathBuf, PathBuf)>, BundleError> {
+    let text = read(dot_git, LINE_BYTES_MAX).unwrap_or_default();
+    let named = texts.git_file(&text)?;
+    let Some(git_dir) = named.and_then(|named| directory_at(top, &named)) else {
+        return Ok(None);
+    };
+    let mut line_in = |name: &str| {
+        let text = read(&git_dir.join(name), LINE_BYTES_MAX);
+        text.map_or(Ok(None), |text| texts.line(&text))
+    };
+    let named = line_in("commondir")?;
+    if let Some(common_dir) = named.and_then(|named| directory_at(&git_dir, &named)) {
+        let worktree = line_in("gitdir")?.and_then(|worktree| real_path(&git_dir, &worktree));
+        let refers_back = worktree.is_some() && worktree == std::fs::canonicalize(dot_git).ok();
+        let is_found = refers_back && is_repository(&common_dir);
+        return Ok(is_found.then_some((git_dir, common_dir)));
     }
-    let config = read(&git_dir.join("config"), CONFIG_BYTES_MAX)?;
-    let refers_back = config.split(|byte| *byte == b'\n').any(|line| {
-        let value = line
-            .trim_ascii()
-            .strip_prefix(b"worktree")
-            .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"="));
-        value.is_some_and(|value| {
-            let value = without_quotes(value.trim_ascii());
-            std::fs::canonicalize(git_dir.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
-        })
-    });
-    (refers_back && is_repository(&git_dir)).then(|| (git_dir.clone(), git_dir))
+    let config = read(&git_dir.join("config"), CONFIG_BYTES_MAX).unwrap_or_default();
+    let worktrees = texts.worktrees(&config)?;
+    let is_top = |worktree: &Vec<u8>| real_path(&git_dir, worktree).is_some_and(|it| it == top);
+    let is_found = worktrees.iter().any(is_top) && is_repository(&git_dir);
+    Ok(is_found.then(|| (git_dir.clone(), git_dir)))
 }
 
-fn without_quotes(value: &[u8]) -> &[u8] {
-    let inner = value.strip_prefix(b"\"");
-    inner
-        .and_then(|inner| inner.strip_suffix(b"\""))
-        .unwrap_or(value)
+fn directory_at(from: &Path, named: &[u8]) -> Option<PathBuf> {
+    real_path(from, named).filter(|path| path.is_dir())
 }
 
-fn path_in(file: &Path, start: &[u8], from: &Path) -> Option<PathBuf> {
-    let line = line_of(file)?;
-    let named = line.strip_prefix(start)?;
-    let path = std::fs::canonicalize(from.join(OsStr::from_bytes(named))).ok()?;
-    path.is_dir().then_some(path)
-}
-
-fn line_of(file: &Path) -> Option<Vec<u8>> {
-    let mut text = read(file, LINE_BYTES_MAX)?;
-    text.truncate(text.trim_ascii_end().len());
-    (!text.is_empty()).then_some(text)
+fn real_path(from: &Path, named: &[u8]) -> Option<PathBuf> {
+    std::fs::canonicalize(from.join(OsStr::from_bytes(named))).ok()
 }
 
 /// Like [`read`], beneath a directory and without following links.

@@ -1,8 +1,10 @@
 //! What git reports about a directory: remote, commit and changes.
 
 mod address;
+mod answer;
 mod checkout;
 mod program;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,18 +14,20 @@ use std::path::Path;
 use crate::error::BundleError;
 use crate::files::shown;
 use crate::source::BuildHost;
-use crate::source::git::address::address_of;
+pub use crate::source::git::answer::CheckoutAnswer;
+use crate::source::git::answer::Indexed;
 use crate::source::git::checkout::{
     CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
 };
 use crate::source::git::program::TemporaryGitDirectory;
+pub(super) use crate::source::git::texts::GitTexts;
 use spec::oci::source_config::Origin;
 use spec::path::{RelPath, escape};
 
 const COMMIT_BYTES_MAX: usize = 1 << 20;
 const LIST_BYTES_MAX: usize = 512 << 20;
 const SPARSE: &str = "info/sparse-checkout";
-const SPARSE_MAX: usize = 1_000;
+const REMOTE: &str = "remote.origin.url";
 /// Settings that affect only the comparison of files. Each value must be alphanumeric.
 const COPIED_SETTINGS: [&str; 8] = [
     "core.autocrlf",
@@ -65,8 +69,12 @@ pub(super) struct GitAnswer {
 }
 
 /// Reads the facts of the checkout of `directory`. Nothing of the repository is executed or changed.
-pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer, BundleError> {
-    let checkout = match search(directory, host.caller_uid) {
+pub(super) fn facts(
+    directory: &Path,
+    host: &BuildHost<'_>,
+    texts: &mut GitTexts,
+) -> Result<GitAnswer, BundleError> {
+    let checkout = match search(directory, host.caller_uid, texts)? {
         Search::Nothing => return Ok(GitAnswer::default()),
         Search::NotTrusted(why) => {
             return Ok(GitAnswer {
@@ -80,24 +88,25 @@ pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer,
         directory: shown(directory),
     })?;
     let git_directory = TemporaryGitDirectory::create(program, host.temporary_directory)?;
-    let settings = read_settings(&checkout, &git_directory)?;
+    let settings = read_settings(&checkout, &git_directory, texts)?;
     populate(&checkout, &settings, &git_directory)?;
     let git = Git {
         checkout: &checkout,
         directory,
         git_directory: &git_directory,
     };
-    let mut facts = git.read_commit()?;
-    let address = settings
-        .get("remote.origin.url")
-        .and_then(|url| address_of(url));
-    if let Some(address) = address {
+    let mut facts = GitFacts::default();
+    // First: no text of a commit has been read yet, which could lie about a credential in it.
+    if let Some(url) = settings.get(REMOTE)
+        && let Some(address) = texts.address(url)?
+    {
         facts.origin.url = Some(address.url);
         facts.origin.repo = address.repository;
     }
-    git.add_files(&mut facts)?;
-    facts.changed = git.list_changed()?;
-    facts.sparse = sparse_patterns(&checkout, &settings);
+    git.add_commit(&mut facts, texts)?;
+    git.add_files(&mut facts, texts)?;
+    facts.changed = git.list_changed(texts)?;
+    facts.sparse = sparse_patterns(&checkout, &settings, texts)?;
     facts.below = checkout.below.clone();
     Ok(GitAnswer {
         facts: Some(facts),
@@ -112,6 +121,7 @@ pub(super) fn add_submodules(
     facts: &mut GitFacts,
     directory: &Path,
     host: &BuildHost<'_>,
+    texts: &mut GitTexts,
 ) -> Result<(), BundleError> {
     let prefix = facts.below.as_ref().map_or_else(Vec::new, directory_prefix);
     for (path, commit) in &facts.submodules {
@@ -119,12 +129,12 @@ pub(super) fn add_submodules(
         if std::fs::canonicalize(&within).ok().as_ref() != Some(&within) {
             continue;
         }
-        let found = self::facts(&within, host)?.facts;
+        let found = self::facts(&within, host, texts)?.facts;
         // Without a checkout of its own, the checkout above is found.
         let Some(mut inner) = found.filter(|inner| inner.below.is_none()) else {
             continue;
         };
-        add_submodules(&mut inner, &within, host)?;
+        add_submodules(&mut inner, &within, host, texts)?;
         let with_path = |names: Vec<u8>| [directory_prefix(path), names].concat();
         facts
             .tracked
@@ -148,6 +158,7 @@ fn directory_prefix(path: &RelPath) -> Vec<u8> {
 fn read_settings(
     checkout: &Checkout,
     git_directory: &TemporaryGitDirectory,
+    texts: &mut GitTexts,
 ) -> Result<BTreeMap<String, String>, BundleError> {
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
@@ -169,14 +180,7 @@ fn read_settings(
         let arguments = ["config", "--file", &copy, "--no-includes", "--list", "-z"];
         let root = Path::new("/");
         let listed = git_directory.run(root, root, &arguments, 2 * CONFIG_BYTES_MAX)?;
-        for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
-            let Ok(entry) = std::str::from_utf8(entry) else {
-                continue;
-            };
-            // A name without a value means true.
-            let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
-            settings.insert(name.to_owned(), value.to_owned());
-        }
+        texts.add_settings(&listed.unwrap_or_default(), &mut settings)?;
     }
     Ok(settings)
 }
@@ -263,45 +267,36 @@ impl Git<'_> {
             .run(top, self.directory, arguments, bytes_max)
     }
 
-    fn read_commit(&self) -> Result<GitFacts, BundleError> {
-        let mut facts = GitFacts::default();
-        let word = |answer: Option<Vec<u8>>| {
-            let text = String::from_utf8(answer?).ok()?;
-            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-        };
+    fn add_commit(&self, facts: &mut GitFacts, texts: &mut GitTexts) -> Result<(), BundleError> {
         let branch = ["symbolic-ref", "--quiet", "HEAD"];
-        facts.origin.reference = word(self.run(&branch, COMMIT_BYTES_MAX)?);
-        let commit = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
-        facts.origin.commit = word(self.run(&commit, COMMIT_BYTES_MAX)?);
-        if let Some(commit) = &facts.origin.commit {
-            let shown = self.run(&["cat-file", "commit", commit], COMMIT_BYTES_MAX)?;
-            facts.committed_s = shown.as_deref().and_then(committed_s);
+        if let Some(printed) = self.run(&branch, COMMIT_BYTES_MAX)? {
+            facts.origin.reference = texts.reference(&printed)?;
         }
-        Ok(facts)
-    }
-
-    fn add_files(&self, facts: &mut GitFacts) -> Result<(), BundleError> {
-        let listed = self.run(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
-        for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
-            // `MODE OBJECT STAGE\tPATH`
-            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else {
-                continue;
-            };
-            let path = &entry[tab + 1..];
-            if entry.starts_with(b"160000 ") {
-                let commit = entry.split(|byte| *byte == b' ').nth(1);
-                let path = RelPath::parse(path).ok();
-                facts
-                    .submodules
-                    .extend(path.zip(commit.map(<[u8]>::to_vec)));
-            } else {
-                facts.tracked.insert(path.to_vec());
-            }
+        let commit = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
+        if let Some(printed) = self.run(&commit, COMMIT_BYTES_MAX)? {
+            facts.origin.commit = texts.commit(&printed)?;
+        }
+        if let Some(commit) = &facts.origin.commit
+            && let Some(contents) = self.run(&["cat-file", "commit", commit], COMMIT_BYTES_MAX)?
+        {
+            facts.committed_s = texts.commit_time_s(&contents)?;
         }
         Ok(())
     }
 
-    fn list_changed(&self) -> Result<Vec<Vec<u8>>, BundleError> {
+    fn add_files(&self, facts: &mut GitFacts, texts: &mut GitTexts) -> Result<(), BundleError> {
+        let listed = self.run(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
+        texts.index(&listed.unwrap_or_default(), &mut |entry| match entry {
+            Indexed::File(path) => {
+                facts.tracked.insert(path);
+            }
+            Indexed::Submodule { path, commit } => {
+                facts.submodules.insert(path, commit);
+            }
+        })
+    }
+
+    fn list_changed(&self, texts: &mut GitTexts) -> Result<Vec<Vec<u8>>, BundleError> {
         let arguments = [
             "status",
             "--porcelain=v1",
@@ -313,61 +308,23 @@ impl Git<'_> {
             ".",
         ];
         let listed = self.run(&arguments, LIST_BYTES_MAX)?.unwrap_or_default();
-        let entries = listed.split(|byte| *byte == 0);
-        // `XY PATH`
-        Ok(entries
-            .filter_map(|entry| entry.get(3..).map(<[u8]>::to_vec))
-            .collect())
+        texts.changed(&listed)
     }
 }
 
-/// Parses the line `committer NAME <MAIL> SECONDS ZONE`.
-fn committed_s(commit: &[u8]) -> Option<i64> {
-    let line = commit
-        .split(|byte| *byte == b'\n')
-        .take_while(|line| !line.is_empty())
-        .find_map(|line| line.strip_prefix(b"committer "))?;
-    let after = line.iter().rposition(|byte| *byte == b'>')?;
-    let text = std::str::from_utf8(&line[after + 1..]).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
-}
-
-fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> Vec<String> {
+fn sparse_patterns(
+    checkout: &Checkout,
+    settings: &BTreeMap<String, String>,
+    texts: &mut GitTexts,
+) -> Result<Vec<String>, BundleError> {
     let is_on = |name: &str| {
         let value = settings.get(name).map(|value| value.to_ascii_lowercase());
         matches!(value.as_deref(), Some("true" | "yes" | "on" | "1"))
     };
     if !is_on("core.sparsecheckout") {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     // Published in the artifact: a link could expose another file.
     let text = read_without_links(&checkout.git_dir, SPARSE).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines()
-        .map(str::trim_end)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .take(SPARSE_MAX)
-        .map(str::to_owned)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_a_commit_is_that_of_its_committer() {
-        for (text, seconds) in [
-            (
-                "tree x\nauthor A <a@example.org> 1 +0000\ncommitter B <b> c> <b@example.org> 1700000000 +0200\n\nm",
-                Some(1_700_000_000),
-            ),
-            ("tree x\ncommitter B <b> -5 +0000\n\nm", Some(-5)),
-            ("tree x\n\ncommitter B <b> 5 +0000\n", None),
-            ("tree x\ncommitter B <b> soon +0000\n", None),
-            ("", None),
-        ] {
-            assert_eq!(committed_s(text.as_bytes()), seconds, "{text}");
-        }
-    }
+    texts.sparse(&text)
 }

@@ -3,6 +3,7 @@
 
 use std::io::Read;
 
+use reader::{parse_with, put_part, split_parts};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
@@ -17,6 +18,7 @@ use crate::oci::registry::error::RegistryError;
 use crate::oci::registry::requests::transfer_error;
 use spec::document::excerpt;
 use spec::oci::challenge::{Challenge, challenges};
+use spec::parse_permit::ParsePermit;
 use spec::percent::{COMPONENT, percent_encoded};
 
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -40,12 +42,9 @@ impl Registry {
         &self,
         headers: &HeaderMap,
     ) -> Result<Option<HeaderValue>, AttemptError<OciError>> {
-        let offered: Vec<Challenge> = headers
-            .get_all(header::WWW_AUTHENTICATE)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(challenges)
-            .collect();
+        let offered = offered(headers).map_err(|reason| {
+            AttemptError::Unusable(format!("the header WWW-Authenticate is not read: {reason}"))
+        })?;
         let bearer = offered.iter().find_map(|challenge| match challenge {
             Challenge::Bearer {
                 realm,
@@ -194,6 +193,22 @@ impl Registry {
         }
         Ok(url)
     }
+}
+
+/// What the `WWW-Authenticate` headers offer, parsed in a process without rights.
+fn offered(headers: &HeaderMap) -> Result<Vec<Challenge>, String> {
+    let mut values = Vec::new();
+    for value in headers.get_all(header::WWW_AUTHENTICATE) {
+        put_part(value.as_bytes(), &mut values);
+    }
+    let parse = |permit: &ParsePermit, values: &[u8]| -> Vec<Challenge> {
+        let values = split_parts(values).unwrap_or_default().into_iter();
+        let texts = values.filter_map(|value| std::str::from_utf8(value).ok());
+        texts.flat_map(|text| challenges(permit, text)).collect()
+    };
+    let mut offered = parse_with(&values, &parse)?;
+    offered.retain(Challenge::is_possible);
+    Ok(offered)
 }
 
 struct TokenChallenge<'header> {

@@ -9,6 +9,7 @@ use rustix::fs::{FileType, OFlags};
 use crate::oci::store::{BlobDescriptor, Store, StoreError, blob_name};
 use spec::digest::Digest;
 use sys::file::errno_of;
+use sys::lock::release_file;
 
 /// Most attempts to open a blob that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;
@@ -20,6 +21,13 @@ pub struct Blob {
     pub bytes: u64,
     /// At offset 0, for reading. Holds the shared lock.
     pub file: File,
+}
+
+impl Drop for Blob {
+    fn drop(&mut self) {
+        // If this fails, the lock ends with the last descriptor.
+        let _closed = release_file(self.file.as_fd());
+    }
 }
 
 impl Store {
@@ -94,7 +102,7 @@ impl Store {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        let read = blob.file.take(bytes_max).read_to_end(&mut bytes);
+        let read = (&blob.file).take(bytes_max).read_to_end(&mut bytes);
         read.map_err(|error| self.unreadable(digest, &error))?;
         if Digest::of(&bytes) == *digest {
             return Ok(Some(bytes));

@@ -10,7 +10,7 @@ use crate::oci::hashing::HashingFile;
 use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, blob_name};
 use spec::digest::Digest;
 use sys::file::errno_of;
-use sys::lock::try_claim_file;
+use sys::lock::{release_file, try_claim_file};
 
 const BLOB_MODE: u32 = 0o400;
 
@@ -121,8 +121,7 @@ impl Store {
         let reader = root
             .file(&to, OFlags::RDONLY)?
             .ok_or(StoreError::Gone { digest: *digest })?;
-        rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
-            .map_err(root.failed("flock", &to))?;
+        release_file(file).map_err(root.failed("flock", &to))?;
         // No process can remove the blob meanwhile, since `names` locks the names.
         store::lock_shared(reader.as_fd(), &root.path().join(&to))?;
         drop(names);

@@ -14,6 +14,7 @@ use crate::oci::store::{Blob, BlobDescriptor, PARTIAL, Store, StoreError, wait};
 use crate::progress::Progress;
 use store::CacheError;
 use sys::file::errno_of;
+use sys::lock::release_file;
 
 const PIECE_BYTES: usize = 256 << 10;
 /// Most attempts in a row without a new byte.
@@ -82,6 +83,7 @@ impl Store {
     }
 }
 
+/// Dropping it ends the claim on the partial file, which stays for the next download.
 struct Download<'call> {
     store: &'call Store,
     descriptor: &'call BlobDescriptor,
@@ -89,6 +91,13 @@ struct Download<'call> {
     observer: &'call dyn Observer,
     name: String,
     file: HashingFile,
+}
+
+impl Drop for Download<'_> {
+    fn drop(&mut self) {
+        // If this fails, the lock ends with the last descriptor.
+        let _closed = release_file(self.file.file.as_fd());
+    }
 }
 
 impl Download<'_> {

@@ -1,4 +1,4 @@
-//! The network part of the summary: what was denied, in a few lines.
+//! What was denied and which hosts did not answer, in a few lines.
 
 use crate::cli::print::Tone;
 use spec::egress_report::UnreachableHost;
@@ -11,7 +11,11 @@ const DENIALS_SHOWN: usize = 5;
 /// The most frequent denials first.
 pub(super) fn lines(report: &Report) -> Vec<(Tone, String)> {
     let mut lines = Vec::new();
-    let mut denials: Vec<&Denial> = report.denials.iter().collect();
+    let succeeded =
+        report.outcome == Outcome::Exited && report.exit.is_some_and(|exit| exit.code == Some(0));
+    // Programs try calls and go on without: that matters only if they fail.
+    let is_shown = |denial: &&Denial| denial.kind != "syscall" || !succeeded;
+    let mut denials: Vec<&Denial> = report.denials.iter().filter(is_shown).collect();
     // Stable: equally frequent denials stay in the order of their first attempt.
     denials.sort_by_key(|denial| std::cmp::Reverse(denial.count));
     for denial in denials.iter().take(DENIALS_SHOWN) {
@@ -29,8 +33,6 @@ pub(super) fn lines(report: &Report) -> Vec<(Tone, String)> {
         lines.push((Tone::Warning, format!("… {more} more: see --json")));
     }
     lines.extend(lost(report).map(|text| (Tone::Warning, text)));
-    let succeeded =
-        report.outcome == Outcome::Exited && report.exit.is_some_and(|exit| exit.code == Some(0));
     if !succeeded {
         lines.extend(unreachable(report).map(|text| (Tone::Warning, text)));
     }
@@ -45,10 +47,18 @@ fn denied(denial: &Denial) -> String {
             denial.object,
             reason.row().words
         ),
-        _ => format!(
-            "denied: {} {} ({}{times})",
-            denial.kind, denial.object, denial.rule
-        ),
+        _ => {
+            let operation = denial
+                .operation
+                .map(|operation| format!("{} ", operation.name()));
+            format!(
+                "denied {} {}{} ({}{times})",
+                denial.kind,
+                operation.unwrap_or_default(),
+                denial.object,
+                denial.rule
+            )
+        }
     }
 }
 
@@ -108,15 +118,18 @@ mod tests {
         Denial {
             kind: "net".to_owned(),
             object: object.to_owned(),
+            operation: None,
             rule: "network.egress".to_owned(),
+            errno: None,
             reason: Some(reason),
             protocol: Some("tcp".to_owned()),
             host: None,
             ip: None,
             port: None,
             hint: Some("--allow-net it".to_owned()),
+            certainty: None,
             count,
-            first_ms: 0,
+            first_ms: Some(0),
         }
     }
 

@@ -41,7 +41,7 @@ const SIGNAL_MAX: i32 = 64;
 ///
 /// # Errors
 /// What was expected.
-pub(crate) fn parse_signal(text: &str) -> Result<i32, String> {
+pub fn parse_signal(text: &str) -> Result<i32, String> {
     if let Ok(number) = text.parse::<i32>()
         && (1..=SIGNAL_MAX).contains(&number)
     {
@@ -58,7 +58,7 @@ pub(crate) fn parse_signal(text: &str) -> Result<i32, String> {
 
 /// The name of a signal for messages; `signal 40` for one without a name.
 #[must_use]
-pub(crate) fn signal_name(number: i32) -> String {
+pub fn signal_name(number: i32) -> String {
     SIGNALS
         .iter()
         .find(|(_, known)| *known == number)

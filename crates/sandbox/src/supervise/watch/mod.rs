@@ -1,19 +1,24 @@
 //! Watches a run from the launch to the end of all its processes.
 
+mod limits;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::control::Commands;
 use crate::launch::{self, InitMessage, Launched};
+use crate::supervise::following::Following;
 use crate::supervise::judge::Reason;
 use crate::supervise::meter::Meter;
 use crate::supervise::relaying::Relaying;
-use crate::supervise::streams::{InputPump, OutputPump, Waiting};
-use egress::dialler::Dialler;
+pub use crate::supervise::signals::listen_for_signals;
+use crate::supervise::stats::Stats;
+use crate::supervise::streams::{InputPump, OutputPump};
+pub use crate::supervise::watched::{Attached, Observed, Streams, WatchError, WatchLimits};
 use spec::report::with_causes;
-use spec::request::OnOutputLimit;
 use sys::{process, signal, terminal};
 
 /// Time after SIGKILL until the processes count as unkillable.
@@ -22,69 +27,16 @@ const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Sampling period without a memory cgroup.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 
-/// Limits that the watch enforces.
-#[derive(Debug, Clone, Copy)]
-pub struct WatchLimits {
-    pub wall_time: Option<Duration>,
-    /// Time between the stop signal and SIGKILL. Zero: only SIGKILL is sent.
-    pub grace: Duration,
-    pub cpu_time: Option<Duration>,
-    /// Memory of the whole tree; only without a memory cgroup.
-    pub memory_bytes: Option<u64>,
-    pub on_output_limit: OnOutputLimit,
-    pub stop_signal: i32,
-    /// Number of CPUs, which limits how fast CPU time is used.
-    pub processors: u32,
-}
-
-/// Pumps of the standard streams.
-#[derive(Debug)]
-pub struct Streams {
-    pub stdin: Option<InputPump>,
-    pub stdout: OutputPump,
-    pub stderr: OutputPump,
-}
-
-/// Result of the watch.
-#[derive(Debug)]
-pub struct Observed {
-    /// Wait status of the body's first process; `None` if init did not report it.
-    pub raw_status: Option<i32>,
-    pub init_status: Option<i32>,
-    pub reason: Option<Reason>,
-    pub wall_time: Duration,
-    /// User and system CPU time of wait4(2), microseconds.
-    pub waited_cpu_us: Option<(u64, u64)>,
-    /// Peak of the samples.
-    pub memory_seen_bytes: Option<u64>,
-    pub problems: Vec<String>,
-    pub unkillable: bool,
-}
-
-/// The watch failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {act}: {errno}")]
-pub struct WatchError {
-    pub act: &'static str,
-    #[source]
-    pub errno: Errno,
-}
-
-impl From<Errno> for WatchError {
-    fn from(errno: Errno) -> Self {
-        let act = "watch the body";
-        Self { act, errno }
-    }
-}
-
-struct Watch<'run, 'meter> {
+struct Watch<'run, 'meter, 'follower> {
     launched: &'run mut Launched,
     relaying: Relaying<'run>,
+    following: Following<'follower>,
     streams: &'run mut Streams,
     signals: BorrowedFd<'run>,
     caller_terminal: Option<&'run OwnedFd>,
     limits: WatchLimits,
     meter: &'run mut Meter<'meter>,
+    commands: Option<&'run mut Commands>,
     started: Instant,
     next_sample: Option<Instant>,
     stopping_since: Option<Instant>,
@@ -97,8 +49,7 @@ struct Watch<'run, 'meter> {
 
 /// Watches until all processes have ended and the streams are drained.
 ///
-/// `signals` is the signalfd of [`listen_for_signals`]. The body's terminal follows the size of
-/// `caller_terminal`. `relay` serves the other end of the body's network.
+/// `signals` is the signalfd of [`listen_for_signals`].
 ///
 /// # Errors
 /// [`WatchError`] of poll(2) or of the streams; the caller's guard then kills the tree.
@@ -106,21 +57,22 @@ pub fn watch(
     launched: &mut Launched,
     streams: &mut Streams,
     signals: BorrowedFd<'_>,
-    caller_terminal: Option<&OwnedFd>,
     limits: WatchLimits,
     meter: &mut Meter<'_>,
-    relay: Option<&mut Dialler>,
+    attached: Attached<'_>,
 ) -> Result<Observed, WatchError> {
     let started = Instant::now();
     process::request_short_slice();
     let mut watch = Watch {
         launched,
-        relaying: Relaying::new(relay),
+        relaying: Relaying::new(attached.relay),
+        following: Following::new(attached.follower, started),
         streams,
         signals,
-        caller_terminal,
+        caller_terminal: attached.caller_terminal,
         limits,
         meter,
+        commands: attached.commands,
         started,
         next_sample: None,
         stopping_since: None,
@@ -143,6 +95,9 @@ pub fn watch(
     while !watch.is_done() {
         watch.turn()?;
     }
+    if let Some(stats) = &mut watch.streams.stats {
+        stats.hide();
+    }
     Ok(watch.observed)
 }
 
@@ -155,9 +110,14 @@ enum Source {
     Stdout,
     Stderr,
     Relay,
+    RefusedCalls,
+    /// Of the same descriptor.
+    NoCallerLeft,
+    Control,
+    Client(usize),
 }
 
-impl Watch<'_, '_> {
+impl Watch<'_, '_, '_> {
     fn is_done(&self) -> bool {
         self.init_gone
             && self.streams.stdout.waiting().is_none()
@@ -170,6 +130,9 @@ impl Watch<'_, '_> {
         let is_ready = |source| ready.contains(&source);
         let failed = |act| move |errno| WatchError { act, errno };
         let now = Instant::now();
+        if let Some(stats) = &mut self.streams.stats {
+            stats.before_output([Source::Stdout, Source::Stderr].map(is_ready));
+        }
         if is_ready(Source::Stdout) {
             let moved = self.streams.stdout.advance();
             if moved.map_err(failed("pass on the standard output"))? {
@@ -198,19 +161,66 @@ impl Watch<'_, '_> {
         if is_ready(Source::Signal) {
             self.take_signals(now)?;
         }
+        if is_ready(Source::NoCallerLeft) {
+            self.launched.refused_calls.end();
+        }
+        self.launched
+            .refused_calls
+            .answer(is_ready(Source::RefusedCalls), self.started, now)
+            .map_err(failed("answer a refused call of the body"))?;
+        self.following.turn(&self.launched.refused_calls, now);
         self.relaying
             .turn(is_ready(Source::Relay), self.launched, now)?;
+        self.serve_clients(&ready)
+            .map_err(failed("serve the clients of the sandbox"))?;
+        self.show_stats(now);
         if self.init_gone {
             self.bound_draining(now);
         } else {
+            if self.next_of_curve().is_some_and(|at| at <= now) {
+                self.meter.extend_curve(now);
+            }
             self.check_limits(now);
         }
         Ok(())
     }
 
+    fn serve_clients(&mut self, ready: &[Source]) -> Result<(), Errno> {
+        let Some(commands) = &mut self.commands else {
+            return Ok(());
+        };
+        for source in ready {
+            match source {
+                Source::Client(number) => {
+                    commands.serve(*number, self.launched, self.meter.group)?
+                }
+                Source::Control => commands.accept()?,
+                _ => (),
+            }
+        }
+        commands.tidy();
+        Ok(())
+    }
+
+    fn show_stats(&mut self, now: Instant) {
+        let Streams {
+            stdout,
+            stderr,
+            stats: Some(stats),
+            ..
+        } = self.streams
+        else {
+            return;
+        };
+        stats.after_output([stdout, stderr].map(OutputPump::take_last_byte));
+        if self.ended_at.is_none() {
+            stats.draw(now, || self.meter.usage());
+        }
+    }
+
     fn wait(&self) -> Result<Vec<Source>, Errno> {
-        let mut fds = Vec::with_capacity(7);
-        let mut sources = Vec::with_capacity(7);
+        let mut fds = Vec::with_capacity(8);
+        let mut sources = Vec::with_capacity(8);
         let mut watch = |fd, source| {
             fds.push(fd);
             sources.push(source);
@@ -221,16 +231,27 @@ impl Watch<'_, '_> {
                 watch(readable(self.launched.link.as_fd()), Source::Link);
             }
             watch(readable(self.launched.child.pidfd()), Source::Init);
+            if let Some(listener) = self.launched.refused_calls.as_fd() {
+                watch(readable(listener), Source::RefusedCalls);
+            }
             if let Some(waiting) = self.streams.stdin.as_ref().and_then(InputPump::waiting) {
-                watch(poll_for(waiting), Source::Stdin);
+                watch(waiting.to_poll(), Source::Stdin);
+            }
+        }
+        if let Some(commands) = self.commands.as_ref().filter(|_| !self.init_gone) {
+            if let Some(socket) = commands.socket() {
+                watch(readable(socket), Source::Control);
+            }
+            for (client, number) in commands.clients() {
+                watch(readable(client), Source::Client(number));
             }
         }
         watch(readable(self.signals), Source::Signal);
         if let Some(waiting) = self.streams.stdout.waiting() {
-            watch(poll_for(waiting), Source::Stdout);
+            watch(waiting.to_poll(), Source::Stdout);
         }
         if let Some(waiting) = self.streams.stderr.waiting() {
-            watch(poll_for(waiting), Source::Stderr);
+            watch(waiting.to_poll(), Source::Stderr);
         }
         if let Some(relay) = self.relaying.as_fd() {
             watch(readable(relay), Source::Relay);
@@ -240,19 +261,30 @@ impl Watch<'_, '_> {
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(errno) => return Err(errno),
         }
-        let ready = fds
-            .iter()
-            .zip(sources)
-            .filter(|(fd, _)| !fd.revents().is_empty());
-        Ok(ready.map(|(_, source)| source).collect())
+        let ready = fds.iter().zip(sources);
+        let ready = ready.filter(|(fd, _)| !fd.revents().is_empty());
+        let source = |(fd, source): (&PollFd<'_>, Source)| match source {
+            Source::RefusedCalls if !fd.revents().contains(PollFlags::IN) => Source::NoCallerLeft,
+            source => source,
+        };
+        Ok(ready.map(source).collect())
     }
 
     fn timeout(&self) -> Option<Timespec> {
         let now = Instant::now();
-        let mut next = self.relaying.deadline();
+        let refused_calls = self.launched.refused_calls.deadline();
+        let following = self.following.deadline(&self.launched.refused_calls);
+        let mut next = self
+            .relaying
+            .deadline()
+            .into_iter()
+            .chain(refused_calls)
+            .chain(following)
+            .min();
         let mut sooner = |at: Option<Instant>| {
             next = next.into_iter().chain(at).min();
         };
+        sooner(self.next_of_curve());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
         } else if let Some(since) = self.dying_since() {
@@ -261,10 +293,19 @@ impl Watch<'_, '_> {
             sooner(Some(since + self.limits.grace));
         } else {
             sooner(self.next_sample);
-            sooner(self.limits.wall_time.map(|limit| self.started + limit));
+            sooner(self.streams.stats.as_ref().map(Stats::deadline));
+            sooner(self.end_of_wall_time(now));
         }
         let left = next?.saturating_duration_since(now);
         Timespec::try_from(left).ok()
+    }
+
+    /// When the use of the body is sampled next.
+    fn next_of_curve(&self) -> Option<Instant> {
+        match self.ended_at {
+            None => self.meter.next_of_curve(),
+            Some(_) => None,
+        }
     }
 
     /// When all processes got SIGKILL: from us, or from the kernel since init has ended.
@@ -281,9 +322,14 @@ impl Watch<'_, '_> {
             InitMessage::Ended(raw_status) => {
                 self.observed.raw_status = Some(raw_status);
                 self.ended_at = Some(now);
-                self.meter.body_ended();
+                self.meter.body_ended(now);
             }
             InitMessage::Connected(id, socket) => self.relaying.answered(id, socket),
+            InitMessage::Command(event) => {
+                if let Some(commands) = &mut self.commands {
+                    commands.heard(event, self.launched)?;
+                }
+            }
             // Init is ending; its pidfd becomes readable.
             InitMessage::Gone => self.ended_at = Some(now),
         }
@@ -298,7 +344,7 @@ impl Watch<'_, '_> {
         let ended = self.launched.child.reap()?;
         self.observed.init_status = Some(ended.raw_status);
         self.observed.waited_cpu_us = Some((ended.user_time_us, ended.system_time_us));
-        self.observed.wall_time = now.duration_since(self.started);
+        self.observed.wall_time = self.run_time(now);
         self.init_gone = true;
         self.last_progress = now;
         self.relaying.body_has_ended(now, self.drain_patience());
@@ -336,79 +382,18 @@ impl Watch<'_, '_> {
         Ok(())
     }
 
-    fn check_limits(&mut self, now: Instant) {
-        if let Some(since) = self.dying_since() {
-            if now.duration_since(since) >= UNKILLABLE_AFTER {
-                self.observed.unkillable = true;
-                self.observed.wall_time = now.duration_since(self.started);
-                self.init_gone = true;
-                self.close_streams();
-            }
-            return;
-        }
-        if let Some(since) = self.stopping_since {
-            if now.duration_since(since) >= self.limits.grace {
-                self.kill(now);
-            }
-            return;
-        }
-        let stop_signal = self.limits.stop_signal;
-        if self
-            .limits
-            .wall_time
-            .is_some_and(|limit| now.duration_since(self.started) >= limit)
-        {
-            self.stop(Reason::WallTime, stop_signal, now);
-        } else if self.limits.on_output_limit == OnOutputLimit::Kill
-            && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
-        {
-            self.stop(Reason::Output, stop_signal, now);
-        } else if self.next_sample.is_some_and(|at| at <= now) {
-            self.check_sampled_limits(now);
-        }
-    }
-
-    fn check_sampled_limits(&mut self, now: Instant) {
-        if let Some(limit) = self.limits.memory_bytes
-            && let Some(bytes) = self.meter.memory_bytes()
-        {
-            let peak = &mut self.observed.memory_seen_bytes;
-            *peak = (*peak).max(Some(bytes));
-            if bytes > limit {
-                // Without grace, in which the body would allocate more memory of the host.
-                self.observed.reason = Some(Reason::Memory);
-                self.kill(now);
-                return;
-            }
-        }
-        if let Some(limit) = self.limits.cpu_time
-            && let Some(used_us) = self.meter.cpu_time_us()
-            && Duration::from_micros(used_us) >= limit
-        {
-            self.stop(Reason::CpuTime, self.limits.stop_signal, now);
-            return;
-        }
-        self.schedule_sample(now);
-    }
-
-    /// For CPU time, not before all CPUs together can have used the rest of the limit.
-    fn schedule_sample(&mut self, now: Instant) {
-        let cpu_time = self.limits.cpu_time.map(|limit| {
-            let used = self.meter.cpu_time_us();
-            let used = used.map_or(Duration::ZERO, Duration::from_micros);
-            let left = limit.saturating_sub(used) / self.limits.processors.max(1);
-            now + left.max(METER_PERIOD_MIN)
-        });
-        let memory = self.limits.memory_bytes.map(|_| now + MEMORY_PERIOD);
-        self.next_sample = cpu_time.into_iter().chain(memory).min();
-    }
-
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
         if self.limits.grace.is_zero() {
             // Without the stop signal, which would race with SIGKILL.
             self.kill(now);
+            return;
+        }
+        if let Some(commands) = &mut self.commands {
+            let stopped = commands.stop(signal, self.launched, self.meter.group).err();
+            let problem = stopped.map(|errno| format!("cannot stop the commands: {errno}"));
+            self.observed.problems.extend(problem);
             return;
         }
         for number in [signal, libc::SIGCONT] {
@@ -448,21 +433,4 @@ impl Watch<'_, '_> {
             self.streams.stderr.discard_rest();
         }
     }
-}
-
-fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
-    match waiting {
-        Waiting::Source(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
-        Waiting::Sink(fd) => PollFd::from_borrowed_fd(fd, PollFlags::OUT),
-    }
-}
-
-/// Blocks the signals of a run in this thread and returns a signalfd for them (rt_sigprocmask(2),
-/// signalfd4(2)).
-pub fn listen_for_signals() -> Result<OwnedFd, Errno> {
-    let set = signal::of_a_run();
-    signal::own_dispositions()?;
-    signal::set_mask(set)?;
-    process::close_on_exec_from(3)?;
-    signal::descriptor(set)
 }

@@ -1,0 +1,259 @@
+//! The client's side: a connection to the supervisor of a sandbox, for one request.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::{Refusal, VERSION, answer, request};
+use crate::prepare::BodyStreams;
+use crate::records::RecordsError;
+use crate::steps::ChildStep;
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, SandboxState};
+use sys::file::errno_of;
+use sys::link::{self, Message, Received};
+
+/// A connection to the supervisor of a sandbox.
+#[derive(Debug)]
+pub struct Client {
+    link: OwnedFd,
+}
+
+/// What a supervisor says about a command.
+#[derive(Debug)]
+pub enum Answer {
+    /// With the caller's end of its terminal, if one was asked for.
+    Started(Option<OwnedFd>),
+    /// The step that failed, and the errno.
+    NotStarted(ChildStep, Errno),
+    /// Wait status of its first process.
+    Ended(i32),
+    Refused(Refusal),
+    /// The sandbox has ended, and the command with it.
+    Gone,
+}
+
+/// The request did not reach the supervisor, or no valid answer came back.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error("there is no sandbox with this name")]
+    NoSandbox,
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error("the supervisor refuses: {0:?}")]
+    Refused(Refusal),
+    #[error("the supervisor gave an answer that cannot be read")]
+    Malformed,
+    #[error("cannot {act}")]
+    Call {
+        act: &'static str,
+        #[source]
+        source: Errno,
+    },
+}
+
+pub(super) fn call(act: &'static str) -> impl Fn(Errno) -> ControlError {
+    move |source| ControlError::Call { act, source }
+}
+
+/// The address of the socket `name` in `directory`: its path may be longer than an address.
+fn address(directory: BorrowedFd<'_>, name: &str) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Makes the control socket `name` in `directory` and listens. Fails with EADDRINUSE if there is one.
+///
+/// # Errors
+/// The errno of socket(2), bind(2) or listen(2).
+pub(crate) fn listen(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    let socket = socket()?;
+    rustix::net::bind(&socket, &address(directory, name)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket)
+}
+
+impl Client {
+    /// Connects to the supervisor that listens on the socket `name` of `directory`.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSandbox`], also where only the socket of a killed supervisor is left;
+    /// [`ControlError::Call`].
+    pub(crate) fn connect(directory: BorrowedFd<'_>, name: &str) -> Result<Self, ControlError> {
+        let failed = call("connect to the supervisor of the sandbox");
+        let link = socket().map_err(&failed)?;
+        let address = address(directory, name).map_err(&failed)?;
+        match rustix::net::connect(&link, &address) {
+            Ok(()) => Ok(Self { link }),
+            Err(Errno::NOENT | Errno::CONNREFUSED) => Err(ControlError::NoSandbox),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Readable when the supervisor has said something.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+
+    /// Starts a command with these streams, which a terminal replaces.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn exec(
+        &self,
+        wanted: &CommandRequest,
+        streams: &BodyStreams,
+    ) -> Result<Answer, ControlError> {
+        let failed = call("send the command to the supervisor");
+        let text = serde_json::to_vec(wanted).map_err(|_encode| failed(Errno::INVAL))?;
+        if text.len() > DOCUMENT_BYTES_MAX {
+            return Err(failed(Errno::TOOBIG));
+        }
+        let mut document = memory_file().map_err(&failed)?;
+        let written = document
+            .write_all(&text)
+            .and_then(|()| document.seek(SeekFrom::Start(0)));
+        written.map_err(|error| failed(errno_of(&error)))?;
+        let BodyStreams {
+            stdin,
+            stdout,
+            stderr,
+        } = streams;
+        let descriptors = [
+            document.as_fd(),
+            stdin.as_fd(),
+            stdout.as_fd(),
+            stderr.as_fd(),
+        ];
+        self.send(request::EXEC, 0, &descriptors)?;
+        self.receive()
+    }
+
+    /// Sends `signal` to the process group of the command.
+    ///
+    /// # Errors
+    /// [`ControlError::Call`].
+    pub fn signal(&self, signal: i32) -> Result<(), ControlError> {
+        self.send(request::SIGNAL, signal, &[])
+    }
+
+    /// Waits for what becomes of the command.
+    ///
+    /// # Errors
+    /// [`ControlError::Malformed`], [`ControlError::Call`].
+    pub(super) fn receive(&self) -> Result<Answer, ControlError> {
+        let Some((Message { kind, values }, descriptors)) = self.hear()? else {
+            return Ok(Answer::Gone);
+        };
+        let [first, _, errno] = values;
+        match kind {
+            answer::STARTED => Ok(Answer::Started(descriptors.into_iter().flatten().next())),
+            answer::NOT_STARTED => {
+                let (step, _) = ChildStep::from_number(first).ok_or(ControlError::Malformed)?;
+                Ok(Answer::NotStarted(step, link::errno_from_peer(errno)))
+            }
+            answer::ENDED => Ok(Answer::Ended(first)),
+            answer::REFUSED => {
+                let refusal = Refusal::of_number(first).ok_or(ControlError::Malformed)?;
+                Ok(Answer::Refused(refusal))
+            }
+            _ => Err(ControlError::Malformed),
+        }
+    }
+
+    /// Asks for the state of the sandbox.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn state(&self) -> Result<SandboxState, ControlError> {
+        let failed = call("ask the supervisor for the state of the sandbox");
+        let mut document = memory_file().map_err(&failed)?;
+        self.send(request::STATE, 0, &[document.as_fd()])?;
+        self.expect_done()?;
+        let mut text = Vec::new();
+        let read = document
+            .seek(SeekFrom::Start(0))
+            .and_then(|_start| document.read_to_end(&mut text));
+        read.map_err(|error| failed(errno_of(&error)))?;
+        serde_json::from_slice(&text).map_err(|_encode| ControlError::Malformed)
+    }
+
+    /// Stops all processes of the sandbox.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn pause(&self) -> Result<(), ControlError> {
+        self.send(request::PAUSE, 0, &[])?;
+        self.expect_done()
+    }
+
+    /// Lets them go on.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn resume(&self) -> Result<(), ControlError> {
+        self.send(request::RESUME, 0, &[])?;
+        self.expect_done()
+    }
+
+    /// Ends the sandbox and waits until its supervisor has removed everything and ended. With `force`
+    /// also while commands run.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn end(&self, force: bool) -> Result<(), ControlError> {
+        self.send(request::END, force.into(), &[])?;
+        self.expect_done()?;
+        match self.receive()? {
+            Answer::Gone => Ok(()),
+            _ => Err(ControlError::Malformed),
+        }
+    }
+
+    /// `None`: the supervisor has ended.
+    fn hear(&self) -> Result<Option<(Message, Received)>, ControlError> {
+        match link::receive(self.link.as_fd()) {
+            Err(Errno::CONNRESET) => Ok(None),
+            Err(Errno::BADMSG) => Err(ControlError::Malformed),
+            other => other.map_err(call("hear the supervisor")),
+        }
+    }
+
+    fn expect_done(&self) -> Result<(), ControlError> {
+        match self.hear()? {
+            // It ended before it read the request.
+            None => Err(ControlError::NoSandbox),
+            Some((message, _)) if message.kind == answer::DONE => Ok(()),
+            Some((message, _)) if message.kind == answer::REFUSED => {
+                let refusal = Refusal::of_number(message.values[0]);
+                Err(refusal.map_or(ControlError::Malformed, ControlError::Refused))
+            }
+            Some(_) => Err(ControlError::Malformed),
+        }
+    }
+
+    fn send(
+        &self,
+        kind: u32,
+        value: i32,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        let message = Message::with(kind, [VERSION, value, 0]);
+        match link::send(self.link.as_fd(), message, descriptors) {
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ControlError::NoSandbox),
+            other => other.map_err(call("speak to the supervisor")),
+        }
+    }
+}
+
+fn memory_file() -> Result<File, Errno> {
+    memfd_create(c"control", MemfdFlags::CLOEXEC).map(File::from)
+}

@@ -1,0 +1,82 @@
+//! The control socket of a sandbox that stays: what its supervisor is asked, and by whom.
+//!
+//! A socket of the runtime directory, which no body sees. It carries the messages of [`sys::link`];
+//! longer data is in a memory file whose descriptor comes with the message. The streams of a command
+//! are descriptors of the client, so its output does not pass through the supervisor.
+
+mod attach;
+mod client;
+mod server;
+
+pub use attach::CallerStreams;
+pub(crate) use client::listen;
+pub use client::{Answer, Client, ControlError};
+pub use server::Commands;
+
+/// The version of these messages, the first value of each request.
+const VERSION: i32 = 1;
+
+/// Requests of a client.
+mod request {
+    /// Start a command; a [`spec::sandboxes::CommandRequest`], then the three streams.
+    pub(super) const EXEC: u32 = 1;
+    /// Send a signal to the process group of the command that was started here: version, number.
+    pub(super) const SIGNAL: u32 = 2;
+    /// Write a [`spec::sandboxes::SandboxState`] into the file that comes with it.
+    pub(super) const STATE: u32 = 3;
+    /// End the sandbox: version, and 1 to do so although commands run.
+    pub(super) const END: u32 = 4;
+    /// Stop all processes until [`RESUME`].
+    pub(super) const PAUSE: u32 = 5;
+    /// Let them go on.
+    pub(super) const RESUME: u32 = 6;
+}
+
+/// Answers of the supervisor.
+mod answer {
+    /// The command was executed.
+    pub(super) const STARTED: u32 = 16;
+    /// It was not: step, index, errno.
+    pub(super) const NOT_STARTED: u32 = 17;
+    /// The command's first process has ended: wait status.
+    pub(super) const ENDED: u32 = 18;
+    /// Done.
+    pub(super) const DONE: u32 = 19;
+    /// Not done: a [`super::Refusal`].
+    pub(super) const REFUSED: u32 = 20;
+}
+
+/// Why a supervisor does not do what it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Refusal {
+    /// The client speaks another version of the protocol.
+    Version = 1,
+    /// The request cannot be read.
+    Malformed = 2,
+    /// Commands run.
+    Busy = 3,
+    /// The sandbox is ending.
+    Ending = 4,
+    /// It is paused.
+    Paused = 5,
+    /// It has no cgroup that can be frozen.
+    NoFreezer = 6,
+}
+
+impl Refusal {
+    const ALL: [Self; 6] = [
+        Self::Version,
+        Self::Malformed,
+        Self::Busy,
+        Self::Ending,
+        Self::Paused,
+        Self::NoFreezer,
+    ];
+
+    fn of_number(number: i32) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|refusal| *refusal as i32 == number)
+    }
+}

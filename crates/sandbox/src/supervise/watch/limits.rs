@@ -1,0 +1,86 @@
+//! The limits that the watch enforces itself.
+
+use std::time::{Duration, Instant};
+
+use super::{MEMORY_PERIOD, METER_PERIOD_MIN, UNKILLABLE_AFTER, Watch};
+use crate::supervise::judge::Reason;
+use spec::request::OnOutputLimit;
+
+impl Watch<'_, '_, '_> {
+    /// Time since the start, without pauses.
+    pub(super) fn run_time(&self, now: Instant) -> Duration {
+        let paused = self.commands.as_ref();
+        let paused = paused.map_or(Duration::ZERO, |commands| commands.paused_for(now));
+        now.duration_since(self.started).saturating_sub(paused)
+    }
+
+    /// `None`: there is no limit, or the time stands still.
+    pub(super) fn end_of_wall_time(&self, now: Instant) -> Option<Instant> {
+        let is_paused = self.commands.as_ref().is_some_and(|all| all.is_paused());
+        let limit = self.limits.wall_time.filter(|_| !is_paused)?;
+        Some(now + limit.saturating_sub(self.run_time(now)))
+    }
+
+    pub(super) fn check_limits(&mut self, now: Instant) {
+        if let Some(since) = self.dying_since() {
+            if now.duration_since(since) >= UNKILLABLE_AFTER {
+                self.observed.unkillable = true;
+                self.observed.wall_time = self.run_time(now);
+                self.init_gone = true;
+                self.close_streams();
+            }
+            return;
+        }
+        if let Some(since) = self.stopping_since {
+            if now.duration_since(since) >= self.limits.grace {
+                self.kill(now);
+            }
+            return;
+        }
+        let stop_signal = self.limits.stop_signal;
+        if self.end_of_wall_time(now).is_some_and(|at| at <= now) {
+            self.stop(Reason::WallTime, stop_signal, now);
+        } else if self.limits.on_output_limit == OnOutputLimit::Kill
+            && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
+        {
+            self.stop(Reason::Output, stop_signal, now);
+        } else if self.next_sample.is_some_and(|at| at <= now) {
+            self.check_sampled_limits(now);
+        }
+    }
+
+    fn check_sampled_limits(&mut self, now: Instant) {
+        if let Some(limit) = self.limits.memory_bytes
+            && let Some(bytes) = self.meter.memory_bytes()
+        {
+            let peak = &mut self.observed.memory_seen_bytes;
+            *peak = (*peak).max(Some(bytes));
+            if bytes > limit {
+                // Without grace, in which the body would allocate more memory of the host.
+                self.observed.reason = Some(Reason::Memory);
+                self.kill(now);
+                return;
+            }
+        }
+        if let Some(limit) = self.limits.cpu_time
+            && let Some(used_us) = self.meter.cpu_time_us()
+            && Duration::from_micros(used_us) >= limit
+        {
+            self.stop(Reason::CpuTime, self.limits.stop_signal, now);
+            return;
+        }
+        self.schedule_sample(now);
+    }
+
+    /// For CPU time, not before all CPUs together can have used the rest of the limit.
+    pub(super) fn schedule_sample(&mut self, now: Instant) {
+        let cpu_time = self.limits.cpu_time.map(|limit| {
+            let used = self.meter.cpu_time_us();
+            let used = used.map_or(Duration::ZERO, Duration::from_micros);
+            let left = limit.saturating_sub(used) / self.limits.processors.max(1);
+            now + left.max(METER_PERIOD_MIN)
+        });
+        let memory = self.limits.memory_bytes.map(|_| now + MEMORY_PERIOD);
+        self.next_sample = cpu_time.into_iter().chain(memory).min();
+    }
+}

@@ -1,0 +1,386 @@
+//! `runner sandbox`: sandboxes that stay, and commands in them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
+use std::path::PathBuf;
+
+use crate::cli::args::{CommonFlags, EnvironmentFlags, MessageFlags, RunFlags};
+use crate::cli::context::ProcessContext;
+use crate::cli::environment;
+use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, of_signal};
+use crate::cli::output::{OutputFlags, render};
+use crate::cli::plan::Invocation;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::request::RequestError;
+use crate::cli::systemd_scope;
+use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
+use rustix::io::Errno;
+use sandbox::control::Answer;
+use sandbox::steps::ChildStep;
+use spec::path::escape;
+use spec::report::{ErrorReport, Exit};
+use spec::request::Caller;
+use spec::sandboxes::{CommandRequest, SandboxListing, SandboxName, TerminalSize};
+use spec::units::count;
+use sys::allocator::keep_from_children;
+use sys::detach::{Detached, Readiness, detach};
+
+pub(super) const CREATE_HELP: &str = "\
+The flags are those of `run`, without -i, -t, --stats, --record-output and a bare --json. Limits of
+memory, processors, processes, disk and time are those of all commands together; without --timeout
+the sandbox stays until it is removed.
+
+Examples:
+  runner sandbox create --name build --rw . -m 2g
+  runner sandbox create --image oci:./debian --timeout 1h
+
+Exit codes: 0; 125 it could not be created.";
+
+pub(super) const EXEC_HELP: &str = "\
+Examples:
+  runner sandbox exec build -- make -j4
+  echo text | runner sandbox exec -i build -- wc -c
+
+Exit codes: that of the command; 125 wrong usage, no such sandbox, or the command could not be
+started; 126 the program could not be executed, 127 it was not found, 128 + n signal n ended the
+command, 137 also if the sandbox ended first.";
+
+#[derive(Debug, clap::Args)]
+pub struct Sandbox {
+    #[command(subcommand)]
+    pub verb: SandboxVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub enum SandboxVerb {
+    /// Create a sandbox that stays, and print its name
+    #[command(after_help = CREATE_HELP, args_override_self = true)]
+    Create(Box<Create>),
+    /// Run a command in a sandbox
+    #[command(after_help = EXEC_HELP, args_override_self = true)]
+    Exec(ExecIn),
+    /// List the sandboxes of this user
+    #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
+    Ls(OutputFlags),
+    /// Stop all processes of sandboxes until they are resumed
+    #[command(after_help = "Examples:\n  runner sandbox pause build")]
+    Pause(Named),
+    /// Let the processes of paused sandboxes go on
+    #[command(after_help = "Examples:\n  runner sandbox resume build")]
+    Resume(Named),
+    /// End sandboxes, and remove everything of them
+    #[command(after_help = "Examples:\n  runner sandbox rm build\n  runner sandbox rm -f build")]
+    Rm(Rm),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Create {
+    /// The name of the sandbox [default: its run id]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub flags: RunFlags,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExecIn {
+    /// Pass standard input to the command
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Give the command a terminal of its own
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Return once the command runs; its output is dropped
+    #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
+    pub detach: bool,
+    /// Set a variable; without =VALUE its value is taken from your environment
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+    /// The working directory in the sandbox [default: that of `create`]
+    #[arg(short, long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// The name of the sandbox
+    #[arg(value_name = "NAME")]
+    pub sandbox: String,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub common: CommonFlags,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Rm {
+    /// The names of the sandboxes
+    #[arg(required = true, value_name = "NAME")]
+    pub sandboxes: Vec<String>,
+    /// Kill the commands that run
+    #[arg(short, long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub common: CommonFlags,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Named {
+    /// The names of the sandboxes
+    #[arg(required = true, value_name = "NAME")]
+    pub sandboxes: Vec<String>,
+    #[command(flatten)]
+    pub common: CommonFlags,
+}
+
+impl Create {
+    /// The name, and the run that becomes the sandbox.
+    pub(super) fn into_run(self) -> (Option<String>, Invocation) {
+        let invocation = Invocation {
+            bundle: None,
+            flags: self.flags,
+            words: Vec::new(),
+        };
+        (self.name, invocation)
+    }
+}
+
+impl SandboxVerb {
+    pub(super) fn common(&self) -> &CommonFlags {
+        match self {
+            Self::Create(create) => &create.flags.common,
+            Self::Exec(exec) => &exec.common,
+            Self::Ls(flags) => &flags.common,
+            Self::Rm(rm) => &rm.common,
+            Self::Pause(named) | Self::Resume(named) => &named.common,
+        }
+    }
+}
+
+/// Reads the name of a sandbox.
+///
+/// # Errors
+/// It is no name.
+pub(super) fn parse_name(name: &str) -> Result<SandboxName, ErrorReport> {
+    SandboxName::parse(name).map_err(|error| SandboxError::from(error).report())
+}
+
+/// The child that becomes the supervisor of a sandbox.
+pub(super) struct Detachment {
+    pub(super) readiness: Readiness,
+    pub(super) words: Vec<OsString>,
+}
+
+/// `create` goes on in a child: `words` is the argument vector. The process that the caller waits for
+/// prints the name once the sandbox has started, and gets its exit code as the error.
+///
+/// No forked process gets the words and the environment: the child reads the words again, and must not
+/// use `words`. The environment is read later.
+pub(super) fn detach_creation(words: &[OsString]) -> Result<Option<Detachment>, u8> {
+    if !matches!(words, [_, group, verb, ..] if group == "sandbox" && verb == "create") {
+        return Ok(None);
+    }
+    let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
+    let failed = |errno| printer.failure(&SandboxError::call("detach the sandbox", errno).report());
+    let again = |readiness| {
+        Some(Detachment {
+            readiness,
+            words: keep_from_children(|| std::env::args_os().collect()),
+        })
+    };
+    // The child has started this program again, in a scope where nothing but the supervisor may be.
+    if std::env::var_os(systemd_scope::MARK).is_some()
+        && let Some(readiness) = Readiness::passed_on().map_err(failed)?
+    {
+        return Ok(again(readiness));
+    }
+    match detach().map_err(failed)? {
+        Detached::Child(readiness) => Ok(again(readiness)),
+        Detached::Starter(starter) => Err(match starter.wait().map_err(failed)? {
+            Ok(name) => printer.document(&format!("{}\n", escape(&name)), 0),
+            // It has said why.
+            Err(ended) => code_of(ended.raw_status),
+        }),
+    }
+}
+
+/// All verbs but `create`. Returns the exit code.
+pub(super) fn sandbox(
+    verb: &SandboxVerb,
+    context: &ProcessContext,
+    caller: &Caller,
+    printer: &Printer,
+) -> u8 {
+    let done = match verb {
+        SandboxVerb::Create(_) => Ok(FAILED),
+        SandboxVerb::Exec(exec) => run_command(exec, context, caller, printer),
+        SandboxVerb::Ls(flags) => {
+            let listed = sandboxes::list(caller).map(|sandboxes| {
+                let listing = SandboxListing { sandboxes };
+                printer.document(&render(flags.json, &listing, table), 0)
+            });
+            listed.map_err(|error| error.report())
+        }
+        SandboxVerb::Rm(rm) => Ok(each(&rm.sandboxes, printer, |name| {
+            sandboxes::remove(caller, name, rm.force)
+        })),
+        SandboxVerb::Pause(named) => Ok(each(&named.sandboxes, printer, |name| {
+            sandboxes::pause(caller, name, true)
+        })),
+        SandboxVerb::Resume(named) => Ok(each(&named.sandboxes, printer, |name| {
+            sandboxes::pause(caller, name, false)
+        })),
+    };
+    done.unwrap_or_else(|error| printer.problem("refused", &error))
+}
+
+fn run_command(
+    exec: &ExecIn,
+    context: &ProcessContext,
+    caller: &Caller,
+    printer: &Printer,
+) -> Result<u8, ErrorReport> {
+    let name = parse_name(&exec.sandbox)?;
+    let variables = EnvironmentFlags {
+        env: exec.env.clone(),
+        ..EnvironmentFlags::default()
+    };
+    let terminal = exec.tty.then(terminal_size);
+    let mut variables_of_command = environment::resolve(&variables, context)
+        .map_err(|error| RequestError::from(error).report())?;
+    if let (Some(_), Some(value)) = (terminal, context.variables.get(OsStr::new("TERM"))) {
+        variables_of_command.insert(0, (b"TERM".to_vec(), value.as_bytes().to_vec()));
+    }
+    let wanted = CommandRequest {
+        argv: exec
+            .command
+            .iter()
+            .cloned()
+            .map(OsStringExt::into_vec)
+            .collect(),
+        environment: variables_of_command,
+        terminal,
+        working_directory: exec
+            .workdir
+            .as_ref()
+            .map(|directory| directory.as_os_str().as_bytes().to_vec()),
+    };
+    let attachment = match (exec.detach, exec.interactive) {
+        (true, _) => Attachment::Detached,
+        (false, true) => Attachment::Interactive,
+        (false, false) => Attachment::Output,
+    };
+    let answer = sandboxes::execute(caller, &name, &wanted, attachment);
+    let answer = answer.map_err(|error| error.report())?;
+    let program = escape(exec.command[0].as_bytes());
+    Ok(match answer {
+        Answer::Ended(raw_status) => code_of(raw_status),
+        Answer::NotStarted(step, errno) => {
+            let (code, error) = not_started(&name, &program, step, errno);
+            printer.problem("not started", &error);
+            code
+        }
+        Answer::Gone => {
+            printer.line(
+                Tone::Error,
+                &format!("the sandbox {name} ended, and the command with it"),
+            );
+            of_signal(libc::SIGKILL)
+        }
+        Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
+        Answer::Started(_) => 0,
+    })
+}
+
+/// The size of the caller's terminal, or docker's where there is none.
+fn terminal_size() -> TerminalSize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdin());
+    let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row, size.ws_col));
+    TerminalSize { rows, columns }
+}
+
+/// Exit code and message of a command that was not executed.
+fn not_started(
+    name: &SandboxName,
+    program: &str,
+    step: ChildStep,
+    errno: Errno,
+) -> (u8, ErrorReport) {
+    let report = |code: &str, message: String, hint: Option<&str>| ErrorReport {
+        code: code.to_owned(),
+        message,
+        hint: hint.map(str::to_owned),
+        source_line: None,
+    };
+    match (step, errno) {
+        (ChildStep::Execute, Errno::NOENT | Errno::NOTDIR) => (
+            NOT_FOUND,
+            report(
+                "program_not_found",
+                format!("`{program}` was not found in the sandbox {name}"),
+                Some(
+                    "a program outside of the system directories needs --ro at `runner sandbox create`",
+                ),
+            ),
+        ),
+        (ChildStep::Execute, errno) => (
+            NOT_EXECUTABLE,
+            report(
+                "program_not_executable",
+                format!("`{program}` cannot be executed in the sandbox {name}: {errno}"),
+                None,
+            ),
+        ),
+        (step, errno) => (
+            FAILED,
+            report(
+                "command_not_started",
+                format!(
+                    "`{program}` was not started in the sandbox {name}: cannot {}: {errno}",
+                    step.act()
+                ),
+                (step == ChildStep::WorkingDirectory)
+                    .then_some("-w must name a directory that exists in the sandbox"),
+            ),
+        ),
+    }
+}
+
+/// The exit code of a wait status.
+fn code_of(raw_status: i32) -> u8 {
+    let exit = Exit::of_wait_status(raw_status);
+    let code = exit.code.and_then(|code| u8::try_from(code).ok());
+    code.or(exit.signal.map(of_signal)).unwrap_or(FAILED)
+}
+
+/// Does `act` with each, and prints the names for which it succeeded.
+fn each(
+    names: &[String],
+    printer: &Printer,
+    act: impl Fn(&SandboxName) -> Result<(), SandboxError>,
+) -> u8 {
+    let mut code = 0;
+    for name in names {
+        let done = parse_name(name).and_then(|name| act(&name).map_err(|error| error.report()));
+        match done {
+            Ok(()) if printer.is_quiet() => (),
+            Ok(()) => code = code.max(printer.document(&format!("{name}\n"), 0)),
+            Err(error) => code = printer.problem("refused", &error),
+        }
+    }
+    code
+}
+
+fn table(listing: &SandboxListing) -> String {
+    if listing.sandboxes.is_empty() {
+        return "no sandbox; `runner sandbox create` makes one\n".to_owned();
+    }
+    let rows = listing.sandboxes.iter().map(|state| {
+        let commands = count(state.commands.len(), "command");
+        let paused = if state.is_paused { ", paused" } else { "" };
+        format!(
+            "{:<24}  {}  {commands}{paused}\n",
+            state.name.as_str(),
+            state.run_id
+        )
+    });
+    rows.collect()
+}

@@ -1,0 +1,175 @@
+//! `runner why last`: why a run of the history ended as it did, and what it was denied.
+
+use serde_json::Value;
+
+use crate::cli::print::{columns, escape_hidden};
+use crate::page;
+
+const LABEL_COLUMNS: usize = 10;
+/// Denials that are shown; one more line counts the rest.
+const DENIALS_SHOWN: usize = 5;
+
+/// The lines about a `report` of the history. Its text may come from the body.
+pub(super) fn text(report: &Value) -> String {
+    let mut rows = vec![("run", run(report))];
+    rows.extend(ended(report));
+    rows.extend(denied(report));
+    // Nothing could be denied before the body's start.
+    if report["exit"].is_object() {
+        rows.extend(unseen(report));
+    }
+    let line = |(label, value): (&str, String)| {
+        format!(
+            "{}{}\n",
+            columns(label, LABEL_COLUMNS),
+            escape_hidden(&value)
+        )
+    };
+    rows.into_iter().map(line).collect()
+}
+
+fn word<'report>(value: &'report Value, key: &str) -> &'report str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn run(report: &Value) -> String {
+    let words = report["argv"].as_array().into_iter().flatten();
+    let words = words.filter_map(Value::as_str);
+    let id = word(report, "run_id");
+    [id].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// How it ended, and what changes that.
+fn ended(report: &Value) -> Vec<(&'static str, String)> {
+    let error = &report["error"];
+    let (how, change) = match (error["message"].as_str(), page::verdict(report)) {
+        (Some(message), _) => {
+            let outcome = word(report, "outcome");
+            let how = format!("{outcome}: {message} ({})", word(error, "code"));
+            (how, error["hint"].as_str().map(str::to_owned))
+        }
+        (None, Ok(verdict)) => (verdict.sentence, verdict.change),
+        // The record of another version.
+        (None, Err(_)) => (word(report, "outcome").to_owned(), None),
+    };
+    let change = change.map(|change| ("change", change));
+    [("ended", how)].into_iter().chain(change).collect()
+}
+
+/// The most frequent denials, each with what changes it.
+fn denied(report: &Value) -> Vec<(&'static str, String)> {
+    let mut denials: Vec<&Value> = report["denials"].as_array().into_iter().flatten().collect();
+    let count = |denial: &Value| denial["count"].as_u64().unwrap_or(0);
+    denials.sort_by_key(|denial| std::cmp::Reverse(count(denial)));
+    let mut rows = Vec::new();
+    for denial in denials.iter().take(DENIALS_SHOWN) {
+        let errno = denial["errno"].as_str().map(|errno| format!(", {errno}"));
+        let what = ["kind", "operation", "object"].map(|key| word(denial, key));
+        let what: Vec<&str> = what.into_iter().filter(|word| !word.is_empty()).collect();
+        let denied = format!(
+            "{}{}, {} × ({})",
+            what.join(" "),
+            errno.unwrap_or_default(),
+            count(denial),
+            denial["reason"].as_str().unwrap_or(word(denial, "rule")),
+        );
+        rows.push(("denied", denied));
+        if let Some(hint) = denial["hint"].as_str() {
+            rows.push(("change", hint.to_owned()));
+        }
+    }
+    if let more @ 1.. = denials.len().saturating_sub(DENIALS_SHOWN) {
+        let shown = format!("{more} more: runner inspect {}", word(report, "run_id"));
+        rows.push(("denied", shown));
+    }
+    rows
+}
+
+/// What the run did not observe: nothing is known about denials of these kinds.
+fn unseen(report: &Value) -> Vec<(&'static str, String)> {
+    let kinds = report["observation"].as_object().into_iter().flatten();
+    kinds
+        .filter(|(_, kind)| word(kind, "state") != "observed")
+        .map(|(name, kind)| ("unseen", format!("{name}: {}", word(kind, "reason"))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_is_explained_by_its_end_its_denials_and_what_it_did_not_observe() {
+        let denial = |object: &str, count: u64| {
+            json!({
+                "kind": "syscall", "object": object, "rule": "mounts", "errno": "EPERM",
+                "reason": null, "hint": format!("no flag allows {object}"), "count": count,
+            })
+        };
+        let mut denials: Vec<Value> = (0..6).map(|at| denial(&format!("call{at}"), 1)).collect();
+        denials.push(denial("mount\u{1b}[2J", 7));
+        denials.push(json!({
+            "kind": "net", "object": "a.com:443", "rule": "network.egress", "errno": null,
+            "reason": "name-not-allowed", "hint": "--allow-net a.com", "count": 5,
+        }));
+        denials.push(json!({
+            "kind": "file", "operation": "read", "object": "/a", "rule": "not-in-view",
+            "errno": "ENOENT", "reason": null, "hint": "--ro /a", "count": 3,
+        }));
+        let report = json!({
+            "run_id": "01a", "argv": ["python3", "x.py"], "outcome": "exited",
+            "exit": {"code": 3, "signal": null}, "error": null, "denials": denials,
+            "observation": {
+                "files": {"state": "not_observed", "reason": "ask why"},
+                "network": {"state": "observed", "reason": null},
+            },
+        });
+        let shown = text(&report);
+        let head: Vec<&str> = shown.lines().take(8).collect();
+        let expected = [
+            "run       01a python3 x.py",
+            "ended     The body exited with code 3; 9 operations were denied.",
+            "denied    syscall mount\\u{1b}[2J, EPERM, 7 × (mounts)",
+            "change    no flag allows mount\\u{1b}[2J",
+            "denied    net a.com:443, 5 × (name-not-allowed)",
+            "change    --allow-net a.com",
+            "denied    file read /a, ENOENT, 3 × (not-in-view)",
+            "change    --ro /a",
+        ];
+        assert_eq!(head, expected);
+        let tail: Vec<&str> = shown.lines().skip(12).collect();
+        assert_eq!(
+            tail,
+            [
+                "denied    4 more: runner inspect 01a",
+                "unseen    files: ask why"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_limit_that_ended_a_run_is_named_with_its_flag() {
+        let report = json!({
+            "run_id": "01a", "argv": ["python3"], "outcome": "out_of_memory",
+            "exit": {"code": null, "signal": 9}, "error": null, "denials": [],
+            "timings_ms": {"body": 1200}, "limits": {"memory_bytes": {"effective": 64 << 20, "source": "flag"}},
+            "observation": {},
+        });
+        let expected = "run       01a python3\n\
+                        ended     The memory limit of 64 MiB (set by a flag) ended the body after 1.2 s.\n\
+                        change    --memory sets it\n";
+        assert_eq!(text(&report), expected);
+    }
+
+    #[test]
+    fn a_refused_run_is_explained_by_its_error() {
+        let report = json!({
+            "run_id": "01a", "argv": [], "outcome": "refused", "exit": null, "denials": [],
+            "error": {"code": "mount_missing", "message": "/x is missing", "hint": "make it"},
+        });
+        let expected =
+            "run       01a\nended     refused: /x is missing (mount_missing)\nchange    make it\n";
+        assert_eq!(text(&report), expected);
+    }
+}

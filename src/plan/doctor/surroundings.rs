@@ -1,0 +1,150 @@
+//! What surrounds this process: the kernel, a filter, a container, WSL.
+
+/// What surrounds this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The release of the kernel (uname(2)).
+    pub release: String,
+    /// The number of seccomp filters of this process, all from outside; `None`: the kernel does not report
+    /// it (before Linux 5.9).
+    pub seccomp_filters: Option<u32>,
+    /// unshare(2) with invalid flags, which the kernel refuses with EINVAL. The error is the errno if it is
+    /// another one: a filter returned it.
+    pub user_namespace_call: Result<(), String>,
+    /// The kind of the container, such as `docker`, `podman`, `kubernetes` or `lxc`.
+    pub container: Option<String>,
+}
+
+/// A control of the host that blocks something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// Its name and state, such as `user.max_user_namespaces is 0`.
+    pub why: String,
+    /// The command that lifts it, or the change that somebody else has to make.
+    pub mend: String,
+}
+
+impl Surroundings {
+    /// Version of WSL, the Windows Subsystem for Linux. That of version 1 is no Linux kernel.
+    fn wsl(&self) -> Option<u32> {
+        if self.release.ends_with("-Microsoft") {
+            Some(1)
+        } else {
+            self.release.contains("microsoft").then_some(2)
+        }
+    }
+
+    /// Version 1 of WSL, which has no namespaces.
+    pub(super) fn wsl_1(&self) -> Option<Control> {
+        (self.wsl() == Some(1)).then(|| Control {
+            why: "WSL 1 has no Linux kernel".to_owned(),
+            mend: "wsl.exe --set-version \"$WSL_DISTRO_NAME\" 2".to_owned(),
+        })
+    }
+
+    /// Whether this is version 2 of WSL, which starts no systemd by default.
+    pub(super) fn is_wsl_2(&self) -> bool {
+        self.wsl() == Some(2)
+    }
+
+    /// Whether the kernel is of version `since`, such as `5.12`, or later.
+    pub(super) fn has_version(&self, since: &str) -> bool {
+        version(&self.release) >= version(since)
+    }
+
+    /// The filter that refuses `calls`.
+    pub(super) fn filter(&self, calls: &str) -> Control {
+        let count = match self.seccomp_filters {
+            None | Some(0) => "a filter".to_owned(),
+            Some(1) => "a seccomp filter".to_owned(),
+            Some(count) => format!("one of {count} seccomp filters"),
+        };
+        let of = match &self.container {
+            Some(container) => format!(" of the {container} container"),
+            None => String::new(),
+        };
+        let mend = match self.container.as_deref() {
+            Some(engine @ ("docker" | "podman")) => format!(
+                "{engine} run --security-opt seccomp=unconfined … # or a profile that allows {calls}"
+            ),
+            Some("kubernetes") => format!(
+                "set securityContext.seccompProfile.type of the container to Unconfined, or to a \
+                 Localhost profile that allows {calls}"
+            ),
+            Some(_) => format!("allow {calls} in the filter of the container"),
+            None => format!(
+                "start runner outside of the program that set the filter; a systemd unit sets one by \
+                 RestrictNamespaces= or SystemCallFilter=, which has to allow {calls}"
+            ),
+        };
+        Control {
+            why: format!("{count}{of} refuses {calls}"),
+            mend,
+        }
+    }
+
+    /// The AppArmor profile or the container that confines this process.
+    pub(super) fn profile(&self, label: &str) -> Control {
+        let mend = match self.container.as_deref() {
+            Some(engine @ ("docker" | "podman")) => {
+                format!("{engine} run --security-opt apparmor=unconfined …")
+            }
+            _ => format!(
+                "allow `userns,` and `mount,` in the AppArmor profile `{label}`, and load it again"
+            ),
+        };
+        Control {
+            why: format!("the AppArmor profile `{label}` confines this process"),
+            mend,
+        }
+    }
+
+    /// A container that confines this process in a way that is not known.
+    pub(super) fn unknown_container(&self) -> Option<Control> {
+        self.container.as_ref().map(|container| Control {
+            why: format!("the {container} container does not allow them"),
+            mend: "start runner outside of the container".to_owned(),
+        })
+    }
+}
+
+/// The first two numbers of a release.
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|sign: char| !sign.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::plan::doctor) fn bare() -> Surroundings {
+        Surroundings {
+            release: "6.12.9-amd64".to_owned(),
+            seccomp_filters: Some(0),
+            user_namespace_call: Ok(()),
+            container: None,
+        }
+    }
+
+    #[test]
+    fn the_release_tells_wsl_and_the_version() {
+        for (release, wsl, since, is_later) in [
+            ("6.12.9-amd64", None, "5.12", true),
+            ("5.4.0-150-generic", None, "5.12", false),
+            ("5.12", None, "5.12", true),
+            ("4.4.0-19041-Microsoft", Some(1), "5.2", false),
+            ("5.15.153.1-microsoft-standard-WSL2", Some(2), "5.12", true),
+            ("unknown", None, "5.2", false),
+        ] {
+            let surroundings = Surroundings {
+                release: release.to_owned(),
+                ..bare()
+            };
+            assert_eq!(surroundings.wsl(), wsl, "{release}");
+            assert_eq!(surroundings.has_version(since), is_later, "{release}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What is asked of the supervisors of sandboxes that stay.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::run::host::resources::runtime_directory;
+use sandbox::control::{Answer, CallerStreams, ControlError, Refusal};
+use sandbox::prepare::BodyStreams;
+use sandbox::records::{RecordsError, Sandboxes};
+use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
+use sandbox::supervise::watch::listen_for_signals;
+use spec::report::{ErrorReport, with_causes};
+use spec::request::Caller;
+use spec::sandboxes::{CommandRequest, NotAName, SandboxName, SandboxState};
+use sys::terminal::RawMode;
+
+/// A request to a sandbox failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SandboxError {
+    #[error(transparent)]
+    Name(#[from] NotAName),
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error("there is no sandbox {name}")]
+    NoSandbox { name: SandboxName },
+    #[error("the sandbox {name} was not removed: commands run in it")]
+    Busy { name: SandboxName },
+    #[error("the sandbox {name} is ending")]
+    Ending { name: SandboxName },
+    #[error("the sandbox {name} is paused")]
+    Paused { name: SandboxName },
+    #[error("the sandbox {name} cannot be paused: it has no cgroup that can be frozen")]
+    NoFreezer { name: SandboxName },
+    #[error("the sandbox {name} was created by another version of runner")]
+    Version { name: SandboxName },
+    #[error("the supervisor of the sandbox {name} does not answer as expected")]
+    Control {
+        name: SandboxName,
+        #[source]
+        source: ControlError,
+    },
+    #[error("cannot {act}: {errno}")]
+    Call { act: &'static str, errno: Errno },
+}
+
+impl SandboxError {
+    pub(crate) fn call(act: &'static str, errno: Errno) -> Self {
+        Self::Call { act, errno }
+    }
+
+    pub(crate) fn refused(name: &SandboxName, refusal: Refusal) -> Self {
+        let name = name.clone();
+        match refusal {
+            Refusal::Busy => Self::Busy { name },
+            Refusal::Ending => Self::Ending { name },
+            Refusal::Version => Self::Version { name },
+            Refusal::Paused => Self::Paused { name },
+            Refusal::NoFreezer => Self::NoFreezer { name },
+            Refusal::Malformed => Self::Control {
+                name,
+                source: ControlError::Malformed,
+            },
+        }
+    }
+
+    fn of_control(name: &SandboxName, error: ControlError) -> Self {
+        match error {
+            ControlError::NoSandbox => Self::NoSandbox { name: name.clone() },
+            ControlError::Records(error) => Self::Records(error),
+            ControlError::Refused(refusal) => Self::refused(name, refusal),
+            source @ (ControlError::Malformed | ControlError::Call { .. }) => Self::Control {
+                name: name.clone(),
+                source,
+            },
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn report(&self) -> ErrorReport {
+        let (code, hint) = match self {
+            Self::Name(_) => ("sandbox_name", None),
+            Self::Records(_) | Self::Call { .. } => ("host_failed", None),
+            Self::NoSandbox { .. } => (
+                "no_sandbox",
+                Some("`runner sandbox ls` lists them".to_owned()),
+            ),
+            Self::Busy { name } => (
+                "sandbox_busy",
+                Some(format!("to kill them: runner sandbox rm -f {name}")),
+            ),
+            Self::Ending { .. } => ("sandbox_ending", None),
+            Self::Paused { name } => (
+                "sandbox_paused",
+                Some(format!("to let it go on: runner sandbox resume {name}")),
+            ),
+            Self::NoFreezer { .. } => (
+                "sandbox_no_freezer",
+                Some("`runner doctor` says which groups this user may create".to_owned()),
+            ),
+            Self::Version { .. } => (
+                "sandbox_version",
+                Some(
+                    "use that version, or end the supervisor of the sandbox with SIGTERM"
+                        .to_owned(),
+                ),
+            ),
+            Self::Control { .. } => ("sandbox_unusable", None),
+        };
+        ErrorReport {
+            code: code.to_owned(),
+            message: with_causes(self),
+            hint,
+            source_line: None,
+        }
+    }
+}
+
+fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
+    Ok(Sandboxes::open(&runtime_directory(caller))?)
+}
+
+/// Lists the sandboxes whose supervisors answer.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn list(caller: &Caller) -> Result<Vec<SandboxState>, SandboxError> {
+    let sandboxes = open(caller)?;
+    let mut states = Vec::new();
+    for name in sandboxes.names()? {
+        let asked = sandboxes.connect(&name).and_then(|client| client.state());
+        match asked.map_err(|error| SandboxError::of_control(&name, error)) {
+            Ok(state) => states.push(state),
+            // Killed, or it has ended meanwhile.
+            Err(SandboxError::NoSandbox { .. } | SandboxError::Ending { .. }) => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(states)
+}
+
+/// Ends a sandbox, and waits until nothing of it is left.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn remove(caller: &Caller, name: &SandboxName, force: bool) -> Result<(), SandboxError> {
+    let ended = open(caller)?
+        .connect(name)
+        .and_then(|client| client.end(force));
+    ended.map_err(|error| SandboxError::of_control(name, error))
+}
+
+/// Stops all processes of a sandbox, or lets them go on.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn pause(
+    caller: &Caller,
+    name: &SandboxName,
+    is_paused: bool,
+) -> Result<(), SandboxError> {
+    let asked = open(caller)?.connect(name).and_then(|client| {
+        if is_paused {
+            client.pause()
+        } else {
+            client.resume()
+        }
+    });
+    asked.map_err(|error| SandboxError::of_control(name, error))
+}
+
+/// How the streams of a command are those of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Attachment {
+    Output,
+    /// Standard input, too.
+    Interactive,
+    /// They are not: the command reads nothing, and its output is dropped.
+    Detached,
+}
+
+/// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
+/// detached, for its start.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn execute(
+    caller: &Caller,
+    name: &SandboxName,
+    wanted: &CommandRequest,
+    attachment: Attachment,
+) -> Result<Answer, SandboxError> {
+    let failed = |act| move |errno| SandboxError::call(act, errno);
+    let of_control = |error| SandboxError::of_control(name, error);
+    let signals = listen_for_signals().map_err(failed("listen for signals"))?;
+    let is_interactive = matches!(attachment, Attachment::Interactive);
+    let (ends, pipes) = match attachment {
+        Attachment::Detached => null_streams().map(|ends| (ends, None)),
+        Attachment::Output | Attachment::Interactive => {
+            make_pipes(is_interactive).map(|(ends, pipes)| (ends, Some(pipes)))
+        }
+    }
+    .map_err(failed("make the streams of the command"))?;
+    let client = open(caller)?.connect(name).map_err(of_control)?;
+    let started = client.exec(wanted, &ends).map_err(of_control)?;
+    // Otherwise the end of the command's output would not be seen.
+    drop(ends);
+    match (started, pipes) {
+        (Answer::Started(terminal), Some(pipes)) => {
+            let caller = rustix::stdio::stdin();
+            let is_raw = is_interactive && terminal.is_some() && rustix::termios::isatty(caller);
+            let raw = is_raw.then(|| RawMode::enter(caller)).transpose();
+            let _raw = raw.map_err(failed("put the terminal into raw mode"))?;
+            let streams = attached(pipes, terminal, is_interactive)
+                .map_err(failed("connect the streams of the command"))?;
+            client.attach(streams, signals.as_fd()).map_err(of_control)
+        }
+        (answer, _) => Ok(answer),
+    }
+}
+
+fn null_streams() -> Result<BodyStreams, Errno> {
+    let open = || rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    Ok(BodyStreams {
+        stdin: open()?,
+        stdout: open()?,
+        stderr: open()?,
+    })
+}
+
+fn attached(
+    pipes: Pipes,
+    terminal: Option<OwnedFd>,
+    is_interactive: bool,
+) -> Result<CallerStreams, Errno> {
+    let caller = rustix::stdio::stdin();
+    let output = |source, descriptor| {
+        let sink = Sink::Passed(Writer::new(descriptor)?);
+        Ok::<_, Errno>(OutputPump::new(source, sink, None))
+    };
+    let Some(master) = terminal else {
+        let stdin = pipes
+            .stdin
+            .map(|sink| InputPump::of_caller(caller, sink, false));
+        return Ok(CallerStreams {
+            stdin: stdin.transpose()?,
+            stdout: output(pipes.stdout, rustix::stdio::stdout())?,
+            stderr: Some(output(pipes.stderr, rustix::stdio::stderr())?),
+            terminals: None,
+        });
+    };
+    rustix::io::ioctl_fionbio(&master, true)?;
+    let again = |descriptor| rustix::io::fcntl_dupfd_cloexec(descriptor, 3);
+    let stdin = match is_interactive {
+        true => Some(InputPump::of_caller(caller, again(master.as_fd())?, true)?),
+        false => None,
+    };
+    let terminals = match rustix::termios::isatty(caller) {
+        true => Some([again(caller)?, again(master.as_fd())?]),
+        false => None,
+    };
+    Ok(CallerStreams {
+        stdin,
+        stdout: output(master, rustix::stdio::stdout())?,
+        stderr: None,
+        terminals,
+    })
+}

@@ -1,0 +1,162 @@
+//! One user's sandboxes, with a runtime directory of the test's own.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use support::{Ground, runner};
+
+/// The sandboxes below one runtime directory. Those that are left are removed at the end.
+pub struct Host {
+    pub ground: Ground,
+}
+
+/// A command's result.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        let ground = Ground::new();
+        std::fs::create_dir(ground.path("state")).expect("made");
+        Self { ground }
+    }
+
+    pub fn runtime_directory(&self) -> PathBuf {
+        self.ground.path("run")
+    }
+
+    /// `runner WORDS…`, not started.
+    pub fn command<Word: AsRef<OsStr>>(&self, words: &[Word]) -> Command {
+        let mut command = Command::new(runner());
+        command
+            .args(words)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", self.runtime_directory())
+            .env("RUNNER_OPT_STATE_DIRECTORY", self.ground.path("state"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end; one that hangs has code 124.
+    pub fn say<Word: AsRef<OsStr>>(&self, words: &[Word]) -> Said {
+        let runner = self.command(words);
+        let mut command = Command::new("timeout");
+        command
+            .arg("120")
+            .arg(runner.get_program())
+            .args(runner.get_args());
+        for (name, value) in runner.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        said(
+            command
+                .stdin(Stdio::null())
+                .output()
+                .expect("timeout starts"),
+        )
+    }
+
+    /// Creates a sandbox with this name.
+    pub fn create(&self, name: &str, flags: &[&str]) {
+        let words = [&["sandbox", "create", "--name", name], flags].concat();
+        let created = self.say(&words);
+        assert_eq!((created.code, &*created.stderr), (0, ""), "{created:?}");
+        assert_eq!(created.stdout, format!("{name}\n"));
+    }
+
+    /// Runs `sh -c TEXT` in the sandbox.
+    pub fn shell(&self, name: &str, text: &str) -> Said {
+        self.say(&["sandbox", "exec", name, "--", "sh", "-c", text])
+    }
+
+    /// Starts `sh -c TEXT` in the sandbox; its output is piped.
+    pub fn start(&self, name: &str, text: &str) -> Child {
+        self.command(&["sandbox", "exec", name, "--", "sh", "-c", text])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the runner starts")
+    }
+
+    /// What `ls --json` says.
+    pub fn list(&self) -> Vec<Value> {
+        let said = self.say(&["sandbox", "ls", "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let listing: Value = serde_json::from_str(&said.stdout).expect("a document");
+        listing["sandboxes"].as_array().expect("a list").clone()
+    }
+
+    /// The supervisor of the only sandbox.
+    pub fn supervisor(&self) -> rustix::process::Pid {
+        let [pid] = supervisors(&self.runtime_directory())[..] else {
+            panic!("not one supervisor");
+        };
+        rustix::process::Pid::from_raw(pid).expect("a pid")
+    }
+
+    /// Names of the files below `part` of the runtime directory, without spare records.
+    pub fn files(&self, part: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.runtime_directory().join(part));
+        let names = entries.into_iter().flatten().filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            (!name.starts_with('.')).then_some(name)
+        });
+        names.collect()
+    }
+
+    /// Asserts that no sandbox left anything.
+    #[track_caller]
+    pub fn assert_empty(&self) {
+        assert_eq!(self.files("runs"), [""; 0]);
+        assert_eq!(self.files("sandboxes"), [""; 0]);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for file in self.files("sandboxes") {
+            if let Some((name, _run)) = file.split_once('@') {
+                self.say(&["sandbox", "rm", "-f", name]);
+            }
+        }
+    }
+}
+
+pub fn said(output: Output) -> Said {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said {
+        code: output.status.code().expect("an exit code"),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+/// Pids of processes that listen on a socket of this runtime directory: they have its variable, are
+/// called as the program, and are the leaders of their sessions.
+fn supervisors(runtime: &Path) -> Vec<i32> {
+    let wanted = format!("RUNNER_OPT_RUNTIME_DIRECTORY={}", runtime.display());
+    let pids = std::fs::read_dir("/proc")
+        .expect("proc")
+        .filter_map(|entry| {
+            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let is_ours = environment
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == wanted.as_bytes());
+            // Fields of proc_pid_stat(5) after the name: state, parent, group, session.
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let session = status
+                .rsplit(") ")
+                .next()?
+                .split(' ')
+                .nth(3)?
+                .parse::<i32>();
+            (is_ours && session == Ok(pid)).then_some(pid)
+        });
+    pids.collect()
+}

@@ -1,0 +1,101 @@
+//! Killed supervisors and clients: the next start finds what they left.
+
+use std::io::{BufRead as _, BufReader};
+
+use crate::host::Host;
+use rustix::process::{Signal, kill_process};
+use support::invariants::{eventually, living};
+
+/// Whether a process is left, other than a zombie that nobody has reaped.
+fn is_gone(pid: rustix::process::Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    status.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        || std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|text| text.contains(") Z "))
+}
+
+/// E-31.
+#[test]
+fn a_killed_supervisor_ends_its_sandbox_and_its_name_is_free_again() {
+    let host = Host::new();
+    let marker = format!("RUNNER_TESTS_MARKER={}", host.ground.marker());
+    host.create("one", &["-e", &marker]);
+    let mut child = host.start("one", "echo up; exec sleep 1000");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("read"), "up");
+    let supervisor = host.supervisor();
+    kill_process(supervisor, Signal::KILL).expect("sent");
+    // The client learns of it.
+    assert_eq!(child.wait().expect("ended").code(), Some(137));
+    eventually("the supervisor is gone", || is_gone(supervisor));
+    eventually("no process of the sandbox is left", || {
+        living(host.ground.marker()).is_empty()
+    });
+    assert_eq!(host.list(), Vec::<serde_json::Value>::new());
+    let gone = host.shell("one", "true");
+    assert!(gone.stderr.contains("(no_sandbox)"), "{gone:?}");
+    assert_eq!(host.files("sandboxes").len(), 1, "the socket is left");
+    let created = host.say(&["sandbox", "create", "--name", "one"]);
+    assert_eq!(
+        (created.code, &*created.stdout),
+        (0, "one\n"),
+        "{created:?}"
+    );
+    assert_eq!(host.files("sandboxes").len(), 1);
+    assert_eq!(host.shell("one", "echo new").stdout, "new\n");
+    assert_eq!(host.say(&["sandbox", "rm", "one"]).code, 0);
+    host.assert_empty();
+}
+
+/// E-31.
+#[test]
+fn gc_removes_what_a_killed_supervisor_left_and_nothing_of_a_live_one() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let supervisor = host.supervisor();
+    host.create("two", &[]);
+    kill_process(supervisor, Signal::KILL).expect("sent");
+    eventually("the supervisor is gone", || is_gone(supervisor));
+    eventually("its record is free", || {
+        let collected = host.say(&["gc"]);
+        assert_eq!(collected.code, 0, "{collected:?}");
+        host.files("runs").len() == 1
+    });
+    assert_eq!(host.files("sandboxes").len(), 1);
+    assert_eq!(host.shell("two", "echo lives").stdout, "lives\n");
+}
+
+/// E-31.
+#[test]
+fn a_killed_client_leaves_its_command_running() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let mut child = host.start("one", "echo up; exec sleep 1000");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("read"), "up");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let states = host.list();
+    assert_eq!(
+        states[0]["commands"][0]["argv"][2],
+        "echo up; exec sleep 1000"
+    );
+    assert_eq!(host.shell("one", "true").code, 0);
+}
+
+/// E-31.
+#[test]
+fn a_stopped_supervisor_asks_its_commands_to_end_and_leaves_nothing() {
+    let host = Host::new();
+    host.create("one", &["--grace", "30s"]);
+    let text = "trap 'echo asked; exit 4' TERM; echo up; while :; do sleep 0.05; done";
+    let mut child = host.start("one", text);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("read"), "up");
+    let supervisor = host.supervisor();
+    kill_process(supervisor, Signal::TERM).expect("sent");
+    assert_eq!(lines.next().expect("a line").expect("read"), "asked");
+    assert_eq!(child.wait().expect("ended").code(), Some(4));
+    eventually("the supervisor is gone", || is_gone(supervisor));
+    host.assert_empty();
+}

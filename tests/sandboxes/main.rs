@@ -1,0 +1,25 @@
+//! Sandboxes that stay: their life, the commands in them, and who may ask their supervisors.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "a test says what went wrong by ending"
+)]
+
+#[path = "../../crates/sandbox/tests/filter/policies.rs"]
+#[expect(dead_code, reason = "what the tests of the filter need alone")]
+mod policies;
+#[path = "../../crates/sandbox/tests/filter/vectors.rs"]
+#[expect(dead_code, reason = "what the tests of the filter need alone")]
+mod vectors;
+
+mod authority;
+mod commands;
+mod escapes;
+mod host;
+mod killed;
+mod limits;
+mod paused;
+mod terminal;

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use support::invariants::eventually;
 use support::network::{Outside, PYTHON, network_namespaces};
-use support::objects::now_ticks;
 use support::{Case, Done, Ground, random};
 
 /// The first lines of every body.
@@ -150,7 +149,6 @@ pub fn allow<'host>(hosts: &[&'host str]) -> Vec<&'host str> {
 impl Seen {
     /// Reads the result of a run, and checks that its network is gone.
     pub fn of(mut done: Done) -> Self {
-        let ended_ticks = now_ticks();
         let text = done.text();
         // Printed line by line.
         done.stdout.clear();
@@ -159,7 +157,7 @@ impl Seen {
         for namespace in namespaces {
             let namespace = namespace.trim_start_matches("# ");
             eventually("the network of the run stays", || {
-                !network_namespaces(ended_ticks).contains(namespace)
+                !network_namespaces(&done.ticks).contains(namespace)
             });
         }
         let said = said.into_iter().map(str::to_owned).collect();

@@ -36,6 +36,8 @@ pub struct Before {
     canary: BTreeMap<PathBuf, Facts>,
     mounts: String,
     objects: Objects,
+    /// As `objects::now_ticks`.
+    pub(crate) ticks: u64,
     /// Files of the test itself that contain the secret.
     secrets: BTreeSet<PathBuf>,
 }
@@ -88,6 +90,7 @@ impl Before {
             canary: facts(&case.ground.path("canary")),
             mounts: mounts(),
             objects: Objects::look(),
+            ticks: objects::now_ticks(),
             secrets: files_with(case.ground.canary(), &searched(case)),
         }
     }
@@ -197,7 +200,6 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 /// Every invariant that does not hold after this case, as text: `I1: what was found`.
 pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched) -> Vec<String> {
     let run_id = done.report["run_id"].as_str().unwrap_or_default();
-    let ended_ticks = objects::now_ticks();
     let checks: [(&str, &dyn Fn() -> Vec<String>); 9] = [
         ("I1", &|| canary_changes(case, before)),
         ("I2", &|| {
@@ -212,7 +214,7 @@ pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched
             let words = [case.ground.marker(), run_id];
             gone_within(case.patience, || {
                 let objects = Objects::look().beyond(&before.objects, &words);
-                let networks = objects::kept_networks(&watched.networks, ended_ticks);
+                let networks = objects::kept_networks(&watched.networks, &done.ticks);
                 objects.into_iter().chain(networks).collect()
             })
         }),

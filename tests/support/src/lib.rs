@@ -37,6 +37,7 @@ pub use source::source_path;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,8 @@ pub struct Done {
     pub stdout: Vec<u8>,
     /// The runner's standard error.
     pub stderr: String,
+    /// When the runner started and ended: hundredths of seconds since boot.
+    pub ticks: RangeInclusive<u64>,
 }
 
 impl Ground {
@@ -411,13 +414,14 @@ impl Running<'_> {
             .unwrap_or_else(|| 128 + status.signal().expect("an exit code or a signal"));
         let stdout = stdout.join().expect("read");
         let stderr = String::from_utf8_lossy(&stderr.join().expect("read")).into_owned();
+        let before = self.case.before.take().expect("looked before the start");
         let done = Done {
             code,
             report: self.report(),
             stdout,
             stderr,
+            ticks: before.ticks..=objects::now_ticks(),
         };
-        let before = self.case.before.take().expect("looked before the start");
         let breaches = invariants::breaches(&self.case, &done, &before, &watched);
         (done, breaches)
     }

@@ -2,6 +2,7 @@
 //! answers for every address, and records all packets that reach it (`outside.py`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -257,9 +258,9 @@ impl Drop for Outside {
 }
 
 /// Those of the namespaces that a descriptor or a process still holds, as far as this process may
-/// see, after a run that ended at `ended_ticks`. Ignores processes of other runs: the kernel reuses
+/// see, after a run of this time. Ignores processes of other runs: the kernel reuses
 /// the number of a namespace.
-pub fn network_namespaces(ended_ticks: u64) -> std::collections::BTreeSet<String> {
+pub fn network_namespaces(ran: &RangeInclusive<u64>) -> std::collections::BTreeSet<String> {
     let mut found = std::collections::BTreeSet::new();
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return found;
@@ -268,7 +269,7 @@ pub fn network_namespaces(ended_ticks: u64) -> std::collections::BTreeSet<String
         let entry = entry.ok()?;
         let name = entry.file_name();
         let pid = name.to_str()?.parse::<i32>().ok()?;
-        (!is_of_other_run(pid, ended_ticks)).then(|| entry.path())
+        (!is_of_other_run(pid, ran)).then(|| entry.path())
     });
     for process in processes {
         let mut links = vec![process.join("ns/net")];

@@ -2,6 +2,7 @@
 //! and the new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -139,14 +140,14 @@ fn anybody_holds(wanted: &str) -> bool {
 /// Those of these network namespaces of an ended run that still exist: held by a process, a mount,
 /// or a descriptor of this process. The kernel reuses the number of a namespace, so processes of
 /// other runs are ignored (`is_of_other_run`).
-pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Vec<String> {
+pub(crate) fn kept_networks(networks: &BTreeSet<String>, ran: &RangeInclusive<u64>) -> Vec<String> {
     if networks.is_empty() {
         return Vec::new();
     }
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let links = pids()
         .into_iter()
-        .filter(|pid| !is_of_other_run(*pid, ended_ticks))
+        .filter(|pid| !is_of_other_run(*pid, ran))
         .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let own = own.filter_map(|entry| Some(entry.ok()?.path()));
@@ -176,26 +177,34 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
 }
 
 /// Time since boot, in hundredths of a second.
-pub fn now_ticks() -> u64 {
+pub(crate) fn now_ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let hundredths = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
     u64::try_from(hundredths).expect("after the start")
 }
 
-/// Whether a process cannot belong to a run that ended at `ended_ticks`: it started later, has
-/// ended, or has a supervisor among its ancestors. Leftovers of a dead supervisor have none.
-pub(crate) fn is_of_other_run(pid: i32, ended_ticks: u64) -> bool {
+/// Whether a process cannot belong to a run of this time: it did not start then, has ended, or is
+/// below another supervisor or another test. Leftovers of a dead supervisor are below none: only
+/// ancestors of this process and processes of the run itself are above them.
+pub(crate) fn is_of_other_run(pid: i32, ran: &RangeInclusive<u64>) -> bool {
+    let above =
+        |pid: i32| std::iter::successors(Process::read(pid), |child| Process::read(child.parent));
     let Some(process) = Process::read(pid) else {
         return true;
     };
-    let parents = std::iter::successors(Process::read(process.parent), |child| {
-        Process::read(child.parent)
-    });
-    ended_ticks < process.started_ticks || parents.into_iter().any(|parent| parent.name == "runner")
+    let own: Vec<i32> = above(rustix::process::getpid().as_raw_nonzero().get())
+        .map(|process| process.pid)
+        .collect();
+    let of_others = |parent: Process| {
+        let is_older = !ran.contains(&parent.started_ticks);
+        parent.name == "runner" || (is_older && !own.contains(&parent.pid))
+    };
+    !ran.contains(&process.started_ticks) || above(process.parent).any(of_others)
 }
 
 /// What `/proc/PID/stat` says of a process (proc(5)).
 struct Process {
+    pid: i32,
     name: String,
     parent: i32,
     /// In hundredths of a second since boot.
@@ -208,6 +217,7 @@ impl Process {
         let (before, after_name) = status.rsplit_once(") ")?;
         let mut fields = after_name.split(' ').skip(1);
         Some(Self {
+            pid,
             name: before.split_once('(')?.1.to_owned(),
             parent: fields.next()?.parse().ok()?,
             started_ticks: fields.nth(17)?.parse().ok()?,

@@ -11,6 +11,7 @@ mod cache;
 mod checkouts;
 mod fetcher;
 mod hangs;
+mod init;
 mod network;
 mod patterns;
 mod reach;

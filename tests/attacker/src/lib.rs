@@ -36,6 +36,9 @@ pub struct Attack {
     /// Reads its input to the end before it answers.
     #[serde(skip_serializing_if = "is_default")]
     pub reads_all: bool,
+    /// A file that gets the list of the attempts that succeeded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub notes: Option<std::path::PathBuf>,
     #[serde(skip_serializing_if = "is_default")]
     pub answer: Answer,
     /// Does not end after its answer.
@@ -93,6 +96,12 @@ impl Attack {
                 let mode = std::fs::Permissions::from_mode(0o755);
                 std::fs::File::open(&name)?.set_permissions(mode)
             });
+        }
+        if let Some(notes) = self.notes {
+            // Who waits for them sees whether they are there.
+            let draft = notes.with_extension("draft");
+            let _written = std::fs::write(&draft, done.join(", "))
+                .and_then(|()| std::fs::rename(draft, notes));
         }
         if self.reads_all {
             calls::read_all();

@@ -36,6 +36,8 @@ pub struct Commands {
     /// No descriptor is left for another client.
     is_full: bool,
     is_ending: bool,
+    /// When init was told to exit.
+    exit_requested: Option<Instant>,
     pause: Pause,
 }
 
@@ -127,6 +129,7 @@ impl Commands {
             clients: Vec::new(),
             is_full: false,
             is_ending: false,
+            exit_requested: None,
             pause: Pause::default(),
         }
     }
@@ -367,7 +370,17 @@ impl Commands {
         self.is_ending = true;
         self.clients[number].answer(answer::DONE, [0; 3]);
         self.clients[number].task = Task::Staying;
+        self.request_exit(launched)
+    }
+
+    fn request_exit(&mut self, launched: &Launched) -> Result<(), Errno> {
+        self.exit_requested.get_or_insert_with(Instant::now);
         launched.end().map(|_is_sent| ())
+    }
+
+    /// When init was told to exit.
+    pub(crate) fn exit_requested(&self) -> Option<Instant> {
+        self.exit_requested
     }
 
     /// Asks all commands to end. The sandbox ends after the last one.
@@ -391,10 +404,10 @@ impl Commands {
         self.end_if_idle(launched)
     }
 
-    fn end_if_idle(&self, launched: &Launched) -> Result<(), Errno> {
+    fn end_if_idle(&mut self, launched: &Launched) -> Result<(), Errno> {
         let is_idle = self.starting().is_none() && self.pids().next().is_none();
         if self.is_ending && is_idle {
-            launched.end()?;
+            self.request_exit(launched)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{MEMORY_PERIOD, METER_PERIOD_MIN, UNKILLABLE_AFTER, Watch};
+use super::{INIT_EXITS_WITHIN, MEMORY_PERIOD, METER_PERIOD_MIN, UNKILLABLE_AFTER, Watch};
 use crate::supervise::judge::Reason;
 use spec::request::OnOutputLimit;
 
@@ -22,12 +22,18 @@ impl Watch<'_, '_, '_> {
     }
 
     pub(super) fn check_limits(&mut self, now: Instant) {
-        if let Some(since) = self.dying_since() {
+        if let Some(since) = self.killed_at {
             if now.duration_since(since) >= UNKILLABLE_AFTER {
                 self.observed.unkillable = true;
                 self.observed.wall_time = self.run_time(now);
                 self.init_gone = true;
                 self.close_streams();
+            }
+            return;
+        }
+        if let Some(since) = self.exiting_since() {
+            if now.duration_since(since) >= INIT_EXITS_WITHIN {
+                self.kill(now);
             }
             return;
         }

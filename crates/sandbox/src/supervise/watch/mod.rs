@@ -21,6 +21,9 @@ pub use crate::supervise::watched::{Attached, Observed, Streams, WatchError, Wat
 use spec::report::with_causes;
 use sys::{process, signal, terminal};
 
+/// Init exits once it has told of the end or was told to, and the kernel kills the rest, unless a body has
+/// taken it over.
+const INIT_EXITS_WITHIN: Duration = Duration::from_secs(1);
 /// Time after SIGKILL until the processes count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
 const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
@@ -287,8 +290,10 @@ impl Watch<'_, '_, '_> {
         sooner(self.next_of_curve());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
-        } else if let Some(since) = self.dying_since() {
+        } else if let Some(since) = self.killed_at {
             sooner(Some(since + UNKILLABLE_AFTER));
+        } else if let Some(since) = self.exiting_since() {
+            sooner(Some(since + INIT_EXITS_WITHIN));
         } else if let Some(since) = self.stopping_since {
             sooner(Some(since + self.limits.grace));
         } else {
@@ -300,17 +305,18 @@ impl Watch<'_, '_, '_> {
         Timespec::try_from(left).ok()
     }
 
+    /// Since when init is to exit.
+    fn exiting_since(&self) -> Option<Instant> {
+        let requested = self.commands.as_ref().and_then(|all| all.exit_requested());
+        self.ended_at.or(requested)
+    }
+
     /// When the use of the body is sampled next.
     fn next_of_curve(&self) -> Option<Instant> {
         match self.ended_at {
             None => self.meter.next_of_curve(),
             Some(_) => None,
         }
-    }
-
-    /// When all processes got SIGKILL: from us, or from the kernel since init has ended.
-    fn dying_since(&self) -> Option<Instant> {
-        self.killed_at.or(self.ended_at)
     }
 
     fn drain_patience(&self) -> Duration {

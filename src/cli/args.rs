@@ -241,7 +241,7 @@ pub struct ViewFlags {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The bundle")]
 pub struct BundleFlags {
-    /// Use this manifest instead of the bundle's; it grants what it asks for
+    /// Use this manifest instead of the bundle's, or its `sandbox` block for a command; it grants what it asks for
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
     /// Replace the manifest's run: a string, or a JSON array or object

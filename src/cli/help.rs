@@ -28,6 +28,7 @@ pub(super) const RUN_HELP: &str = after_run!(
     "  runner run -- ls -l /
   runner run --ro . -w . -- python3 script.py
   runner run -p 8080:80 --rw ./data -- ./server --root data
+  runner run --manifest sandbox.yaml -- 'make && ./test'
 "
 );
 pub(super) const DOCTOR_HELP: &str = "\

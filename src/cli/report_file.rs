@@ -5,11 +5,15 @@
 //! new, unguessable name and renamed over whatever then has the name of the report. Finally the
 //! caller's path is checked to lead to the written file.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use sys::file::errno_of;
 use sys::process::random;
 use sys::trusted_links::{self, Unopened};
 
@@ -47,7 +51,8 @@ pub(super) enum Found {
 /// A file that will be written.
 #[derive(Debug)]
 pub(crate) struct ReportFile {
-    path: Vec<u8>,
+    /// Absolute: a sandbox that stays leaves the working directory.
+    path: PathBuf,
     directory: OwnedFd,
     name: Vec<u8>,
     /// The file that is there before the run.
@@ -125,7 +130,7 @@ pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
         (Err(errno), _) => return Err(errno.into()),
     };
     Ok(Found::File(ReportFile {
-        path: path.to_vec(),
+        path: std::path::absolute(OsStr::from_bytes(path)).map_err(|error| errno_of(&error))?,
         directory,
         name: name.to_vec(),
         old,
@@ -238,7 +243,7 @@ impl ReportFile {
     /// Checks that the caller's path leads to the written file: a directory on it may have been moved.
     pub(super) fn check_path(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
         let written = rustix::fs::fstat(written)?;
-        match rustix::fs::statat(CWD, self.path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if (found.st_dev, found.st_ino) == (written.st_dev, written.st_ino) => Ok(()),
             _ => Err(FileError::Elsewhere),
         }

@@ -84,6 +84,15 @@ impl StayingSandbox {
         self.commands.borrow_mut()
     }
 
+    /// Leaves the caller's directory, which could not be unmounted while the sandbox stays. No relative path
+    /// is used after the launch.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] with the errno of chdir(2).
+    pub(in crate::run) fn leave_directory(&self) -> Result<(), RunError> {
+        rustix::process::chdir(c"/").map_err(RunError::host("leave the working directory"))
+    }
+
     /// Tells the process that waits, which ends then.
     ///
     /// # Errors

@@ -205,6 +205,24 @@ pub fn await_orphans() {
     }
 }
 
+/// The living children of this process, sorted: also orphans, see [`adopt_orphans`]. No other thread may
+/// wait for children meanwhile.
+pub fn children() -> Vec<i32> {
+    let _living = living_child();
+    let parent = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Fields of proc_pid_stat(5) after the name: state, parent.
+        let fields = status.rsplit(") ").next();
+        fields.and_then(|fields| fields.split(' ').nth(1)?.parse::<u32>().ok())
+    };
+    let this = std::process::id();
+    let family = family(this).into_iter();
+    let children = family.filter(|pid| parent(*pid) == Some(this));
+    let mut found: Vec<i32> = children.map(u32::cast_signed).collect();
+    found.sort_unstable();
+    found
+}
+
 /// Reaps every child that has ended; returns whether one lives. No other thread may wait for
 /// children meanwhile.
 fn living_child() -> Option<String> {

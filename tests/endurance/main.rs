@@ -19,3 +19,4 @@ mod flat;
 mod harness;
 mod in_a_row;
 mod killed;
+mod sandboxes;

@@ -1,10 +1,12 @@
 //! Commands in a sandbox: streams, exit codes, what they share.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::host::{Host, said};
 use support::invariants::eventually;
+use support::is_root;
 
 #[test]
 fn a_command_has_its_exit_code_streams_variables_and_directory() {
@@ -255,4 +257,41 @@ fn a_later_command_has_the_rights_of_the_command_of_a_run() {
         .filter(|(one, other)| one != other)
         .collect();
     assert!(differing.is_empty(), "{differing:#?}");
+}
+
+#[test]
+fn the_directory_in_which_a_sandbox_was_created_is_not_busy() {
+    let host = Host::new();
+    let directory = host.ground.path("left");
+    std::fs::create_dir(&directory).expect("made");
+    let mount = |flags: &[&str]| {
+        let mut command = Command::new("mount");
+        command.args(flags).arg(&directory);
+        assert!(command.status().expect("mount starts").success());
+    };
+    if is_root() {
+        mount(&["-t", "tmpfs", "none"]);
+    }
+    let created = host.say_in(&directory, &["sandbox", "create", "--name", "one"]);
+    let pid = host.supervisor().as_raw_nonzero();
+    let found = std::fs::read_link(format!("/proc/{pid}/cwd")).expect("readable");
+    let unmounted = is_root().then(|| Command::new("umount").arg(&directory).status());
+    assert_eq!(created.code, 0, "{created:?}");
+    assert_eq!(found, Path::new("/"));
+    assert!(unmounted.is_none_or(|status| status.expect("umount starts").success()));
+    assert_eq!(host.shell("one", "true").code, 0);
+    // A report at a relative path is where the caller named it.
+    std::fs::create_dir_all(directory.join("reports")).expect("made");
+    let words = [
+        "sandbox",
+        "create",
+        "--name",
+        "two",
+        "--json=reports/two.json",
+    ];
+    assert_eq!(host.say_in(&directory, &words).code, 0);
+    let removed = host.say(&["sandbox", "rm", "two"]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    let report = std::fs::read_to_string(directory.join("reports/two.json")).expect("a report");
+    assert!(report.contains("\"run_id\""));
 }

@@ -45,6 +45,11 @@ impl Host {
 
     /// Runs it to its end; one that hangs has code 124.
     pub fn say<Word: AsRef<OsStr>>(&self, words: &[Word]) -> Said {
+        self.say_in(Path::new("."), words)
+    }
+
+    /// As [`Host::say`], with this working directory.
+    pub fn say_in<Word: AsRef<OsStr>>(&self, directory: &Path, words: &[Word]) -> Said {
         let runner = self.command(words);
         let mut command = Command::new("timeout");
         command
@@ -56,6 +61,7 @@ impl Host {
         }
         said(
             command
+                .current_dir(directory)
                 .stdin(Stdio::null())
                 .output()
                 .expect("timeout starts"),

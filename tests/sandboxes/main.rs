@@ -21,5 +21,6 @@ mod escapes;
 mod host;
 mod killed;
 mod limits;
+mod manifests;
 mod paused;
 mod terminal;

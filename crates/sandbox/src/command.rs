@@ -253,6 +253,7 @@ impl Sandbox {
             filter: seccomp::programs(SyscallPolicyName::default()),
             is_traced: false,
             command: CommandPlan {
+                shell: None,
                 second_filter: sockets.filter(),
                 limits: rlimits::of(&coverage, limits, None)?,
                 working_directory: view::SCRATCH.into(),

@@ -18,6 +18,7 @@ use crate::view::{INSIDE_ID, ViewStep};
 use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
+use spec::sandbox_block::Shell;
 use spec::sandboxes::TerminalSize;
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
@@ -80,6 +81,8 @@ pub struct CommandPlan {
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,
+    /// Of a sandbox that stays: runs a command of one word that is text for a shell.
+    pub shell: Option<Shell>,
     /// It reads /dev/null instead of its pipe.
     pub null_stdin: bool,
     /// Of a command of a sandbox that stays: a terminal of this size is made for it.

@@ -90,7 +90,7 @@ const KEY: &str = "Slug of the secret with the key.";
 
 const CWD: Field<LocalConfig> = Field::new(
     "cwd",
-    "Working directory of commands below the workspace. Default: the workspace itself.",
+    "Working directory of commands below the workspace. Default: the workspace itself, if it is mounted.",
     Kind::Other(
         || json!({"anyOf": [{"enum": [".", "./"]}, reference("path")]}),
         |reader, node, local| {
@@ -105,7 +105,7 @@ const CWD: Field<LocalConfig> = Field::new(
 
 const SHELL: Field<LocalConfig> = Field::new(
     "shell",
-    "Shell of commands.",
+    "Shell of commands that are text.",
     Kind::Other(
         || json!({"enum": SHELLS.map(|(path, _)| path), "default": Shell::default().path()}),
         |reader, node, local| {

@@ -16,6 +16,7 @@ use crate::mounts::read_mounts;
 use crate::path::RelPath;
 pub use crate::provider::Provider;
 use crate::provider::REGISTRY;
+use crate::run_form::{TextForm, text_form};
 use crate::runner_block::{limit_keys, read_limits};
 
 /// The source of secrets that are requested by variable only.
@@ -36,6 +37,20 @@ impl Shell {
         match self {
             Self::Sh => "/bin/sh",
             Self::Bash => "/bin/bash",
+        }
+    }
+
+    /// The words of a command. One word that [`text_form`] takes for a shell command is run by this
+    /// shell; all else is a program with its arguments.
+    #[must_use]
+    pub fn words(self, command: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let text = match command {
+            [text] => std::str::from_utf8(text).ok(),
+            _ => None,
+        };
+        match text.filter(|text| text_form(text) == TextForm::Shell) {
+            Some(text) => [self.path(), "-c", text].map(|word| word.into()).into(),
+            None => command.to_vec(),
         }
     }
 }
@@ -461,6 +476,32 @@ fn read_lifecycle<'document>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_word_with_a_shell_s_signs_is_run_by_the_shell() {
+        let words = |shell: Shell, command: &[&str]| {
+            let command: Vec<Vec<u8>> = command.iter().map(|word| (*word).into()).collect();
+            let words = shell.words(&command).into_iter();
+            words
+                .map(|word| String::from_utf8(word).expect("text"))
+                .collect::<Vec<_>>()
+        };
+        for text in ["make && ./test", "echo $(id)", "a;b", "ls -l"] {
+            assert_eq!(words(Shell::Sh, &[text]), ["/bin/sh", "-c", text]);
+            assert_eq!(words(Shell::Bash, &[text]), ["/bin/bash", "-c", text]);
+        }
+        for command in [
+            &["make"][..],
+            &["./a"],
+            &["a b", "c"],
+            &["sh", "-c", "a;b"],
+            &[],
+        ] {
+            assert_eq!(words(Shell::Sh, command), command);
+        }
+        let other = vec![b"\xff b".to_vec()];
+        assert_eq!(Shell::Sh.words(&other), other);
+    }
 
     #[test]
     fn the_schema_of_an_id_accepts_the_same_as_its_reader() {

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -19,9 +19,16 @@ const FAILED: i32 = 125;
 /// of a process have at most 6 MiB (execve(2)).
 const KEPT_BYTES: usize = 64 << 20;
 
+/// The smallest block, and the size that no block is aligned to more than.
+const SMALLEST_BYTES: usize = 16;
+const PAGE_BYTES: usize = 4096;
+/// Up to a block of all bytes.
+const CLASSES: usize = ((KEPT_BYTES / SMALLEST_BYTES).ilog2() as usize + 1) * 4;
+
 static KEPT: Region = Region {
     start: AtomicPtr::new(null_mut()),
-    used_bytes: AtomicUsize::new(0),
+    used_bytes: AtomicUsize::new(SMALLEST_BYTES),
+    freed: [const { AtomicPtr::new(null_mut()) }; CLASSES],
 };
 
 thread_local! {
@@ -46,11 +53,43 @@ pub fn keep_from_children<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A private mapping that is filled from its start. Unused bytes are zero.
+/// A private mapping that is filled from its start. A freed block is used again for one of its class, so
+/// that a process may allocate and free for as long as it likes. Unused bytes are zero.
 struct Region {
     /// Null before the first use.
     start: AtomicPtr<u8>,
+    /// Changed with the lock held, as the lists.
     used_bytes: AtomicUsize,
+    /// The first freed block of each class, which has the address of the next one at its start.
+    freed: [AtomicPtr<u8>; CLASSES],
+}
+
+/// Blocks of one size: four for each doubling, so that at most a fourth of a block is unused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Class {
+    number: usize,
+    bytes: usize,
+}
+
+impl Class {
+    /// The smallest for `layout`; `None`: there is none so large.
+    fn of(layout: Layout) -> Option<Self> {
+        let align = layout.align().max(align_of::<*mut u8>());
+        let size = layout.size().max(SMALLEST_BYTES);
+        let size = size.checked_next_multiple_of(align)?;
+        let end = size.checked_next_power_of_two()?;
+        let step = end / 8;
+        let bytes = size.next_multiple_of(step);
+        let doublings = (end / SMALLEST_BYTES).ilog2() as usize;
+        // `bytes` is 5 to 8 steps.
+        let number = doublings * 4 + bytes / step - 5;
+        (number < CLASSES).then_some(Self { number, bytes })
+    }
+
+    /// `bytes` is a multiple of the alignment of each layout of the class.
+    fn align(self) -> usize {
+        PAGE_BYTES.min(1 << self.bytes.trailing_zeros())
+    }
 }
 
 impl Region {
@@ -83,28 +122,62 @@ impl Region {
         Ok(stored.map_or_else(|first| first, |_null| new))
     }
 
-    /// A block of zeros; null if none is left.
-    fn allocate(&self, layout: Layout) -> *mut u8 {
-        let Ok(start) = self.start() else {
-            return null_mut();
-        };
-        let range = |used: usize| {
-            // The start is aligned to a page, and no type of this program to more.
-            let offset = used.checked_next_multiple_of(layout.align())?;
-            let end = offset.checked_add(layout.size())?;
-            (end <= KEPT_BYTES).then_some((offset, end))
-        };
-        let take = |used| range(used).map(|(_, end)| end);
-        let taken = self
-            .used_bytes
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        match taken.ok().and_then(range) {
-            Some((offset, _)) => start.wrapping_add(offset),
-            None => null_mut(),
+    /// The lock is the first byte of the mapping: a child that was forked while another thread held it
+    /// finds it open. Each step of the lists and of the used bytes may be the last one of that thread.
+    fn with_lock<T>(&self, act: impl FnOnce() -> T) -> T {
+        let first = self.start.load(Ordering::Acquire);
+        // SAFETY: whoever has a block, or asks for one, has made the mapping, which stays, and no block
+        // has its first byte.
+        let is_locked = unsafe { AtomicBool::from_ptr(first.cast()) };
+        while is_locked.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
         }
+        let result = act();
+        is_locked.store(false, Ordering::Release);
+        result
     }
 
-    /// Overwrites a block. The last one makes room for the next.
+    /// A block of zeros; null if none is left.
+    fn allocate(&self, layout: Layout) -> *mut u8 {
+        let (Ok(start), Some(class)) = (self.start(), Class::of(layout)) else {
+            return null_mut();
+        };
+        self.with_lock(|| {
+            self.reuse(class)
+                .unwrap_or_else(|| self.extend(start, class))
+        })
+    }
+
+    /// Takes a freed block.
+    fn reuse(&self, class: Class) -> Option<*mut u8> {
+        let list = &self.freed[class.number];
+        let block = list.load(Ordering::Relaxed);
+        if block.is_null() {
+            return None;
+        }
+        let link = block.cast::<*mut u8>();
+        // SAFETY: `free` has written it there, aligned, and nobody else uses the block; a child finds null.
+        let next = unsafe { link.read() };
+        // SAFETY: the same.
+        unsafe { link.write(null_mut()) };
+        list.store(next, Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// Takes a block of what was never used.
+    fn extend(&self, start: *mut u8, class: Class) -> *mut u8 {
+        // The start is aligned to a page, and no type of this program to more.
+        let used = self.used_bytes.load(Ordering::Relaxed);
+        let offset = used.next_multiple_of(class.align());
+        let end = offset + class.bytes;
+        if KEPT_BYTES < end {
+            return null_mut();
+        }
+        self.used_bytes.store(end, Ordering::Relaxed);
+        start.wrapping_add(offset)
+    }
+
+    /// Overwrites a block, and keeps it for the next of its class.
     ///
     /// # Safety
     /// `block` was returned for `layout`, and nobody uses it any more.
@@ -112,15 +185,15 @@ impl Region {
         // SAFETY: the block is of this size, and the caller owns it.
         unsafe { block.write_bytes(0, layout.size()) };
         std::hint::black_box(block);
-        let offset = block.addr() - self.start.load(Ordering::Acquire).addr();
-        let end = offset + layout.size();
-        let freed =
-            self.used_bytes
-                .compare_exchange(end, offset, Ordering::AcqRel, Ordering::Acquire);
-        match freed {
-            // Otherwise another block follows, and the room is lost.
-            Ok(_) | Err(_) => (),
-        }
+        let Some(class) = Class::of(layout) else {
+            return;
+        };
+        self.with_lock(|| {
+            let list = &self.freed[class.number];
+            // SAFETY: a block has room for a pointer and is aligned to one, and the caller owns it.
+            unsafe { block.cast::<*mut u8>().write(list.load(Ordering::Relaxed)) };
+            list.store(block, Ordering::Relaxed);
+        });
     }
 }
 
@@ -239,9 +312,55 @@ mod tests {
             found
         };
         assert_eq!(read(), value);
-        // A second thread of the tests may take the room, and leaves most of it as it is.
+        // A second thread of the tests may take the room, and leaves most of it as it is. The first bytes
+        // are an address.
         drop(value);
-        assert!(!read().contains(&7));
+        let found = read();
+        assert!(!found.get(size_of::<usize>()..).expect("long").contains(&7));
+    }
+
+    #[test]
+    fn what_is_freed_is_used_again_whatever_the_order() {
+        let used = || KEPT.used_bytes.load(Ordering::Relaxed);
+        let blocks = |size: usize| keep_from_children(|| vec![vec![1_u8; size]; 100]);
+        for size in [1, 40, 5_000] {
+            drop(blocks(size));
+        }
+        let before = used();
+        for round in 0..2_000 {
+            for size in [1, 40, 5_000] {
+                let mut some = blocks(size);
+                // They are zero where they are not used.
+                let zeros = keep_from_children(|| vec![0_u8; size]);
+                assert!(zeros.iter().all(|byte| *byte == 0));
+                some.rotate_left(round % 100);
+            }
+        }
+        // Other threads of the tests allocate, too.
+        assert!(used() - before < 1 << 20, "{} bytes more", used() - before);
+    }
+
+    #[test]
+    fn a_class_has_room_for_its_layouts_and_is_aligned_as_they_are() {
+        let mut last = 0;
+        for size in (0..5_000).chain([KEPT_BYTES / 2 + 1, KEPT_BYTES]) {
+            for align in [1, 8, 16, 64, 4096] {
+                let layout = Layout::from_size_align(size, align).expect("a layout");
+                let class = Class::of(layout).expect("a class");
+                assert!(
+                    size <= class.bytes && align <= class.align(),
+                    "{layout:?} {class:?}"
+                );
+            }
+            let layout = Layout::from_size_align(size, 1).expect("a layout");
+            let class = Class::of(layout).expect("a class");
+            assert!(
+                class.bytes <= (size.max(16) + 8) * 5 / 4,
+                "{size}: {class:?}"
+            );
+            assert!(last <= class.number, "{size}: {class:?}");
+            last = class.number;
+        }
     }
 
     #[test]

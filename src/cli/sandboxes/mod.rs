@@ -33,6 +33,7 @@ the sandbox stays until it is removed.
 Examples:
   runner sandbox create --name build --rw . -m 2g
   runner sandbox create --image oci:./debian --timeout 1h
+  runner sandbox create --manifest sandbox.yaml
 
 Exit codes: 0; 125 it could not be created.";
 

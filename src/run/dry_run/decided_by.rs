@@ -25,7 +25,7 @@ use spec::plan_report::{
     RUN_ID,
 };
 use spec::report::LimitReport;
-use spec::request::{GivenSecret, Request};
+use spec::request::{GivenSecret, Request, Subject};
 use spec::sandbox_block::Provider;
 use spec::sources_policy::SecretsProvider;
 use spec::syscall_policy::SyscallPolicyName;
@@ -74,9 +74,10 @@ impl<'plan> Rows<'plan> {
             let root = manifest.root.as_ref();
             rows.provenance = root.and_then(provenance).unwrap_or_default();
             rows.engine_key = root.and_then(engine_key);
-            rows.run_by = match request.bundle.run {
-                Some(_) => "--run".to_owned(),
-                None => rows.key("run"),
+            rows.run_by = match (&request.subject, &request.bundle.run) {
+                (Subject::Command(_) | Subject::Sandbox, _) => rows.run_by,
+                (Subject::Bundle(_), Some(_)) => "--run".to_owned(),
+                (Subject::Bundle(_), None) => rows.key("run"),
             };
         }
         rows

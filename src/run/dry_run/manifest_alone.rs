@@ -36,8 +36,7 @@ pub(super) fn open(
 ) -> Result<ReadInputs, RunError> {
     refusals.check(resolved::check_stdin(request))?;
     let workspace = find_workspace(request);
-    let of_caller =
-        loaded_manifest::load_from_caller(&request.bundle, workspace.as_deref(), &policy.refs)?;
+    let of_caller = loaded_manifest::load_from_caller(request, workspace.as_deref(), &policy.refs)?;
     let (mut manifest, sources) = match of_caller {
         Some(manifest) => {
             let sources = manifest.manifest.code.len();

@@ -19,11 +19,11 @@ use reader::Documents;
 use spec::check::add_source_lines;
 use spec::document::{DocumentError, Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
-use spec::manifest::{self, BlockDocuments, Manifest, ManifestError};
+use spec::manifest::{self, BlockDocuments, Commands, Manifest, ManifestError, check_for_command};
 use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape, quoted};
 use spec::report::WarningReport;
-use spec::request::BundleOptions;
+use spec::request::{BundleOptions, Request, Subject};
 use spec::run_form::Run;
 use sys::file::{Unread, read_regular};
 
@@ -53,11 +53,11 @@ pub(in crate::run) struct LoadedManifest {
 /// Reads the caller's manifest, if any, and the documents in `workspace` that it names, before anything
 /// is unpacked.
 pub(in crate::run) fn load_from_caller(
-    options: &BundleOptions,
+    request: &Request,
     workspace: Option<&Path>,
     refs: &Registry,
 ) -> Result<Option<LoadedManifest>, RunError> {
-    let Some(path) = &options.manifest else {
+    let Some(path) = &request.bundle.manifest else {
         return Ok(None);
     };
     let shown = escape(path.as_os_str().as_bytes());
@@ -75,8 +75,18 @@ pub(in crate::run) fn load_from_caller(
         blocks,
         inventories,
     } = block_documents::read_from_workspace(&root, path, workspace, refs);
+    let manifest = parse_manifest(&root, &shown, &blocks, &text_of)?;
+    let commands = match request.subject {
+        Subject::Bundle(_) => None,
+        Subject::Command(_) => Some(Commands::One),
+        Subject::Sandbox => Some(Commands::Many),
+    };
+    let unusable = commands.map(|commands| check_for_command(&root, &shown, &blocks, commands));
+    if let Some(errors) = unusable.filter(|errors| !errors.is_empty()) {
+        return Err(refuse(BundleError::Manifest(errors), &text_of));
+    }
     Ok(Some(LoadedManifest {
-        manifest: parse_manifest(&root, &shown, &blocks, &text_of)?,
+        manifest,
         file: shown,
         root: Some(root),
         origin: Origin::Caller,

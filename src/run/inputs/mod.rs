@@ -38,8 +38,7 @@ pub(super) fn open_inputs(
 ) -> Result<Inputs, RunError> {
     refusals.check(resolved::check_stdin(request))?;
     let path = find_workspace(request);
-    let manifest =
-        loaded_manifest::load_from_caller(&request.bundle, path.as_deref(), &policy.refs)?;
+    let manifest = loaded_manifest::load_from_caller(request, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
         Subject::Command(_) | Subject::Sandbox => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(archive::open_archive(path)?),

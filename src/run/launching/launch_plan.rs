@@ -8,6 +8,7 @@ use crate::plan::limits::Limits;
 use crate::run::error::RunError;
 use crate::run::planning::limits::unix_sockets_of;
 use crate::run::planning::programs::lookup::is_in_base_view;
+use crate::run::planning::provider;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::image_root::without_host_programs;
@@ -97,6 +98,7 @@ pub(in crate::run) fn launch_plan(
             programs: program_candidates(resolved, &parts),
             argv: resolved.argv.clone(),
             environment: keep_from_children(|| environment::environment(&parts)),
+            shell: provider::shell(&resolved.manifest),
             null_stdin: false,
             terminal: None,
         },

@@ -2,11 +2,11 @@
 
 mod command;
 mod hosts;
-mod provider;
 
 pub(super) mod limits;
 pub(super) mod needs;
 pub(super) mod programs;
+pub(super) mod provider;
 pub(super) mod resolved;
 pub(super) mod store_overlap;
 

@@ -1,8 +1,8 @@
 //! Applies the manifest's `sandbox` block: shell, working directory, provider.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use crate::plan::node_permission::{self, NodePermissionError};
 use crate::plan::resolved_form as form;
@@ -20,7 +20,7 @@ use spec::manifest::{Manifest, Problem};
 use spec::path::escape;
 use spec::request::{Request, ViewEntry};
 use spec::run_form::Run;
-use spec::sandbox_block::{LocalConfig, Provider};
+use spec::sandbox_block::{LocalConfig, Provider, Shell};
 
 /// The run with the shell of `sandbox.config` and with the bundle's file named relative to the
 /// working directory.
@@ -30,8 +30,8 @@ pub(super) fn placed(
     resolved_form: ResolvedForm,
     directory: &[u8],
 ) -> ResolvedForm {
-    let resolved_form = match local(manifest) {
-        Some(config) => form::with_shell(resolved_form, config.shell.unwrap_or_default()),
+    let resolved_form = match shell(manifest) {
+        Some(shell) => form::with_shell(resolved_form, shell),
         None => resolved_form,
     };
     form::with_directory(resolved_form, run, directory)
@@ -40,6 +40,11 @@ pub(super) fn placed(
 fn local(manifest: &Manifest) -> Option<&LocalConfig> {
     let block = manifest.sandbox.as_ref()?;
     (block.provider == Provider::Local).then_some(&block.local)
+}
+
+/// The shell of the block, for commands that are text; `None` without a block.
+pub(in crate::run) fn shell(manifest: &Manifest) -> Option<Shell> {
+    local(manifest).map(|config| config.shell.unwrap_or_default())
 }
 
 /// The working directory of `sandbox.config`: the workspace mount nearest to `/`, else the bundle;
@@ -54,19 +59,57 @@ pub(super) fn directory(manifest: &Manifest) -> Vec<u8> {
     }
 }
 
-/// Checks that `sandbox.config.cwd` is a directory of the workspace or the bundle.
+/// As [`directory`], for a command; `None` if the block names no directory. Without a mount of the
+/// workspace `cwd` is below the workspace, which must be visible at its own path: `is_visible`.
+///
+/// # Errors
+/// [`RunError::Argument`]: it is not visible.
+pub(super) fn directory_of_command(
+    request: &Request,
+    manifest: &Manifest,
+    is_visible: &dyn Fn(&Path) -> bool,
+) -> Result<Option<PathBuf>, RunError> {
+    let Some(config) = local(manifest) else {
+        return Ok(None);
+    };
+    if !manifest.mounts.is_empty() {
+        return Ok(Some(OsString::from_vec(directory(manifest)).into()));
+    }
+    let Some(below) = &config.cwd else {
+        return Ok(None);
+    };
+    let workspace = find_workspace(request);
+    let path = workspace.map(|root| root.join(OsStr::from_bytes(below.as_bytes())));
+    match path.filter(|path| is_visible(path)) {
+        Some(path) => Ok(Some(path)),
+        None => Err(RunError::Argument {
+            code: "cwd_missing",
+            what: "sandbox.config.cwd",
+            object: escape(below.as_bytes()),
+            problem: "is in the workspace, which the command does not see".to_owned(),
+            hint: Some(
+                "add `mounts: [{source: workspace, at: /workspace}]` to the block, or --rw . (or \
+                 --ro .)"
+                    .to_owned(),
+            ),
+        }),
+    }
+}
+
+/// Checks that `sandbox.config.cwd` is a directory of the workspace or of the bundle; a command has no
+/// bundle.
 ///
 /// # Errors
 /// [`RunError::Argument`] if it would be missing.
 pub(super) fn check_directory(
     request: &Request,
     manifest: &Manifest,
-    bundle: &dyn BundleFiles,
+    bundle: Option<&dyn BundleFiles>,
 ) -> Result<(), RunError> {
     let Some(directory) = local(manifest).and_then(|config| config.cwd.as_ref()) else {
         return Ok(());
     };
-    let (problem, root) = if manifest.mounts.is_empty() {
+    let (problem, root) = if let Some(bundle) = bundle.filter(|_| manifest.mounts.is_empty()) {
         let problem = match bundle.tree().get(directory) {
             // The kernel resolves links.
             Some(Entry::Directory | Entry::Symlink { .. }) => return Ok(()),

@@ -33,7 +33,7 @@ use sys::allocator::keep_from_children;
 /// A run that is resolved from request, manifest, bundle and host.
 #[derive(Debug)]
 pub(in crate::run) struct ResolvedRun {
-    /// The manifest; the default one for `runner run`.
+    /// The manifest; the default one for a command without `--manifest`.
     pub(in crate::run) manifest: Manifest,
     /// The interpreter of the bundle's file, if it needs one.
     pub(in crate::run) interpreter: Option<Interpreter>,
@@ -115,8 +115,10 @@ pub(in crate::run) fn resolve(
     refusals: &mut Refusals,
 ) -> Result<ResolvedRun, RunError> {
     match (&request.subject, bundle) {
-        (Subject::Command(argv), _) => resolve_command(request, policy, argv, access, refusals),
-        (Subject::Sandbox, _) => resolve_command(request, policy, &[], access, refusals),
+        (Subject::Command(argv), _) => {
+            resolve_command(request, policy, argv, of_caller, access, refusals)
+        }
+        (Subject::Sandbox, _) => resolve_command(request, policy, &[], of_caller, access, refusals),
         (Subject::Bundle(_), Some(bundle)) => {
             let manifest = load_manifest(request, policy, of_caller, bundle)?;
             resolve_bundle(request, policy, manifest, access, bundle, refusals)
@@ -129,7 +131,7 @@ pub(in crate::run) fn resolve(
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it.
-fn check_permissions(
+pub(super) fn check_permissions(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -142,6 +144,7 @@ fn check_permissions(
     refusals.check(check_grants(request, policy, manifest, origin, grants))?;
     refusals.check(hosts::check_grant(policy, manifest))?;
     refusals.check(check_sources_grant(policy, manifest))?;
+    refusals.check(check_denied(policy, manifest))?;
     Ok(())
 }
 
@@ -177,6 +180,43 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
         }),
         _ => Ok(()),
     }
+}
+
+/// As [`check_sources_grant`]: mounts of the workspace, variables of the caller, and what restricts who
+/// may run this.
+fn check_denied(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
+    let denied = policy.deny_grants;
+    let mount = manifest.mounts.first().filter(|_| denied.mounts);
+    let variable = manifest.env_passthrough.first().filter(|_| denied.env);
+    let restriction = manifest.restrictions.first().filter(|_| denied.policy);
+    let (what, object, source) = match (mount, variable, restriction) {
+        (Some(mount), _, _) => {
+            let target = escape(mount.target.as_str().as_bytes());
+            (
+                "the manifest's mount of the workspace at",
+                target,
+                mount.source.as_str(),
+            )
+        }
+        (_, Some(name), _) => (
+            "the manifest's variable",
+            escape(name.as_bytes()),
+            "sandbox.env.passthrough",
+        ),
+        (_, _, Some(restriction)) => (
+            "the manifest's restriction",
+            restriction.value.clone().unwrap_or_default(),
+            restriction.source,
+        ),
+        (None, None, None) => return Ok(()),
+    };
+    Err(RunError::Argument {
+        code: "grant_forbidden",
+        what,
+        object,
+        problem: format!("({source}) is denied by the host policy (deny_grants)"),
+        hint: Some("ask the administrator of this host".to_owned()),
+    })
 }
 
 /// The stricter of the caller's and the host policy's setting.
@@ -293,7 +333,7 @@ fn resolve_bundle(
         image,
         packages,
     } = resolve_runtime(request, policy, &manifest, access, bundle, refusals)?;
-    refusals.check(provider::check_directory(request, &manifest, bundle))?;
+    refusals.check(provider::check_directory(request, &manifest, Some(bundle)))?;
     let versions = NodeVersions::default();
     let egress = hosts::resolve(request, policy, &manifest, &mut warnings, refusals)?;
     let resolved_form = resolve_run(
@@ -353,7 +393,11 @@ impl ResolvedRun {
         self.image.as_ref()?.opened.as_ref()
     }
 
-    fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
+    pub(super) fn add_workspace_mounts(
+        &mut self,
+        request: &Request,
+        origin: Origin,
+    ) -> Result<(), RunError> {
         // Paths of the caller's own manifest are relative to the caller's directory.
         let caller_directory = match origin {
             Origin::Caller => request.caller.working_directory.as_ref(),

@@ -128,6 +128,9 @@ impl Run<'_> {
         let sockets = launched.network.take();
         let capture = sockets.as_ref().map(|sockets| sockets.capture);
         let mut relay = supervised.network_setup.start_relay(sockets)?;
+        if let Some(staying) = self.staying() {
+            staying.leave_directory()?;
+        }
         if self.last.is_some() {
             confine_supervisor(self.request.is_traced)
                 .map_err(RunError::host("give up the supervisor's rights"))?;

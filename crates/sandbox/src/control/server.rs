@@ -490,9 +490,13 @@ fn plan_of(common: &CommandPlan, wanted: &CommandRequest) -> CommandPlan {
         environment.retain(|variable| !variable.starts_with(&prefix));
         environment.push([&prefix, &value[..]].concat());
     }
+    let argv = match common.shell {
+        Some(shell) => shell.words(&wanted.argv),
+        None => wanted.argv.clone(),
+    };
     CommandPlan {
-        programs: candidates(&wanted.argv[0], &environment),
-        argv: wanted.argv.clone(),
+        programs: candidates(&argv[0], &environment),
+        argv,
         environment,
         working_directory: wanted
             .working_directory
@@ -517,6 +521,7 @@ fn candidates(name: &[u8], environment: &[Vec<u8>]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::sandbox_block::Shell;
 
     #[test]
     fn pauses_add_up_and_one_that_goes_on_counts_until_now() {
@@ -564,6 +569,15 @@ mod tests {
         assert_eq!(plan.programs, bytes(&["./ls", "/x/ls"]));
         assert_eq!(plan.environment, bytes(&["AB=2", "A=3", "PATH=:/x"]));
         assert_eq!(plan.working_directory, b"/tmp");
+        wanted.argv = bytes(&["a && b"]);
+        assert_eq!(plan_of(&common, &wanted).argv, wanted.argv);
+        let with_shell = CommandPlan {
+            shell: Some(Shell::Bash),
+            ..common.clone()
+        };
+        let plan = plan_of(&with_shell, &wanted);
+        assert_eq!(plan.programs, bytes(&["/bin/bash"]));
+        assert_eq!(plan.argv, bytes(&["/bin/bash", "-c", "a && b"]));
         wanted.argv = bytes(&["bin/ls"]);
         assert_eq!(plan_of(&common, &wanted).programs, bytes(&["bin/ls"]));
     }

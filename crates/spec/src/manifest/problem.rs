@@ -120,6 +120,14 @@ pub enum Problem {
     },
     #[error("the provider `{provider}` is not available: {why}")]
     ProviderUnavailable { provider: String, why: &'static str },
+    /// A key that a command, which has no bundle, cannot use.
+    #[error("found `{key}`, {why}, expected a manifest without it")]
+    NotOfCommand {
+        key: String,
+        why: &'static str,
+        /// The hint.
+        instead: &'static str,
+    },
     #[error("the sandbox is read-only, so no command may run in it")]
     SandboxReadOnly,
     #[error("the mount point `{found}` {reason}")]
@@ -189,6 +197,7 @@ impl Problem {
             Self::PlaintextCredential { .. } => PLAINTEXT_CREDENTIAL,
             Self::CliSandbox { .. } => "sandbox_is_cli_block",
             Self::ProviderUnavailable { .. } => "provider_unavailable",
+            Self::NotOfCommand { .. } => "not_of_command",
             Self::SandboxReadOnly => "sandbox_read_only",
             Self::MountTarget { .. } => "mount_refused",
             Self::StorageUnsupported { .. } => "storage_unsupported",
@@ -251,6 +260,7 @@ impl Problem {
                 "write a sandbox block of AIP-36: `provider: local`, `network.egress`, `mounts`"
             }
             Self::ProviderUnavailable { .. } => "use `provider: local`",
+            Self::NotOfCommand { instead, .. } => instead,
             Self::SandboxReadOnly => "remove `read_only: true`",
             Self::MountTarget { .. } => "mount below a folder of its own, such as `/workspace`",
             Self::StorageUnsupported { at, mode } => {

@@ -274,6 +274,7 @@ impl ReportBuilder {
             run_id: report.run_id.clone(),
             ..output
         });
+        report.commands = watched.commands;
         report.samples = watched.samples;
         report.stdout = watched.stdout;
         report.stderr = watched.stderr;

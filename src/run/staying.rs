@@ -9,7 +9,7 @@ use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
 use spec::report::{WarningReport, with_causes};
-use spec::sandboxes::{SandboxName, SandboxState};
+use spec::sandboxes::{EndedCommands, SandboxName, SandboxState};
 use sys::detach::Readiness;
 
 /// What `runner sandbox create` adds to a run.
@@ -63,6 +63,7 @@ impl StayingSandbox {
                 start_unix_s,
                 is_paused: false,
                 commands: Vec::new(),
+                ended: EndedCommands::default(),
             },
             socket: Some(socket),
         });

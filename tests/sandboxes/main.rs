@@ -22,4 +22,6 @@ mod host;
 mod killed;
 mod limits;
 mod paused;
+mod records;
 mod terminal;
+mod timeouts;

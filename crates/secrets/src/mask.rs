@@ -350,6 +350,7 @@ impl Finder {
         // All fields are listed, so that a new field requires a decision here.
         let Report {
             error,
+            commands,
             stdout,
             stderr,
             recorded_output,
@@ -418,6 +419,10 @@ impl Finder {
         }
         self.mask_egress(egress);
         argv.iter_mut().for_each(|text| self.mask_text(text));
+        let commands = commands.iter_mut().flat_map(|all| &mut all.latest);
+        for word in commands.flat_map(|command| &mut command.argv) {
+            self.mask_message(word);
+        }
         // Reasons may name paths.
         for axis in enforcement {
             axis.reason

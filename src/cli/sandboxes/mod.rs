@@ -3,11 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cli::args::{CommonFlags, EnvironmentFlags, MessageFlags, RunFlags};
 use crate::cli::context::ProcessContext;
 use crate::cli::environment;
-use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, of_signal};
+use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::plan::Invocation;
 use crate::cli::print::{Printer, Tone};
@@ -17,11 +18,12 @@ use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
 use sandbox::steps::ChildStep;
+use spec::limits::milliseconds;
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
 use spec::sandboxes::{CommandRequest, SandboxListing, SandboxName, TerminalSize};
-use spec::units::count;
+use spec::units::{self, count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
 
@@ -40,8 +42,12 @@ pub(super) const EXEC_HELP: &str = "\
 Examples:
   runner sandbox exec build -- make -j4
   echo text | runner sandbox exec -i build -- wc -c
+  runner sandbox exec --timeout 10m build -- make test
 
-Exit codes: that of the command; 125 wrong usage, no such sandbox, or the command could not be
+At the end of --timeout the process group of the command gets the stop signal of the sandbox, and
+after its --grace what is left in the command's session gets SIGKILL.
+
+Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or the command could not be
 started; 126 the program could not be executed, 127 it was not found, 128 + n signal n ended the
 command, 137 also if the sandbox ended first.";
 
@@ -97,6 +103,9 @@ pub struct ExecIn {
     /// Set a variable; without =VALUE its value is taken from your environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
+    /// End the command after this time, with exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub timeout: Option<Duration>,
     /// The working directory in the sandbox [default: that of `create`]
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
@@ -258,6 +267,8 @@ fn run_command(
             .collect(),
         environment: variables_of_command,
         terminal,
+        timeout_ms: exec.timeout.map(milliseconds),
+        is_detached: exec.detach,
         working_directory: exec
             .workdir
             .as_ref()
@@ -272,7 +283,19 @@ fn run_command(
     let answer = answer.map_err(|error| error.report())?;
     let program = escape(exec.command[0].as_bytes());
     Ok(match answer {
-        Answer::Ended(raw_status) => code_of(raw_status),
+        Answer::Ended {
+            has_timed_out: true,
+            ..
+        } => {
+            let limit = exec.timeout.map_or(0, milliseconds);
+            let limit = units::milliseconds(limit);
+            printer.line(
+                Tone::Error,
+                &format!("timed out: the command ran for {limit}; --timeout sets it"),
+            );
+            TIMED_OUT
+        }
+        Answer::Ended { raw_status, .. } => code_of(raw_status),
         Answer::NotStarted(step, errno) => {
             let (code, error) = not_started(&name, &program, step, errno);
             printer.problem("not started", &error);
@@ -288,6 +311,15 @@ fn run_command(
         Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
         Answer::Started(_) => 0,
     })
+}
+
+/// Reads a time, which is not 0.
+fn read_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        false => Ok(time),
+        true => Err("0 would leave no time; omit the flag for no limit".to_owned()),
+    }
 }
 
 /// The size of the caller's terminal, or docker's where there is none.

@@ -98,7 +98,6 @@ pub(in crate::run) fn launch_plan(
             argv: resolved.argv.clone(),
             environment: keep_from_children(|| environment::environment(&parts)),
             null_stdin: false,
-            terminal: None,
         },
         stays: matches!(request.subject, Subject::Sandbox),
         caller_terminal: caller_terminal(request),

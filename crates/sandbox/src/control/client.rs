@@ -29,8 +29,12 @@ pub enum Answer {
     Started(Option<OwnedFd>),
     /// The step that failed, and the errno.
     NotStarted(ChildStep, Errno),
-    /// Wait status of its first process.
-    Ended(i32),
+    /// Its first process has ended.
+    Ended {
+        raw_status: i32,
+        /// It was stopped, because its time was over.
+        has_timed_out: bool,
+    },
     Refused(Refusal),
     /// The sandbox has ended, and the command with it.
     Gone,
@@ -153,14 +157,17 @@ impl Client {
         let Some((Message { kind, values }, descriptors)) = self.hear()? else {
             return Ok(Answer::Gone);
         };
-        let [first, _, errno] = values;
+        let [first, second, errno] = values;
         match kind {
             answer::STARTED => Ok(Answer::Started(descriptors.into_iter().flatten().next())),
             answer::NOT_STARTED => {
                 let (step, _) = ChildStep::from_number(first).ok_or(ControlError::Malformed)?;
                 Ok(Answer::NotStarted(step, link::errno_from_peer(errno)))
             }
-            answer::ENDED => Ok(Answer::Ended(first)),
+            answer::ENDED => Ok(Answer::Ended {
+                raw_status: first,
+                has_timed_out: second != 0,
+            }),
             answer::REFUSED => {
                 let refusal = Refusal::of_number(first).ok_or(ControlError::Malformed)?;
                 Ok(Answer::Refused(refusal))

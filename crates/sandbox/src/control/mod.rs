@@ -6,6 +6,8 @@
 
 mod attach;
 mod client;
+mod clock;
+mod running;
 mod server;
 
 pub use attach::CallerStreams;
@@ -38,7 +40,7 @@ mod answer {
     pub(super) const STARTED: u32 = 16;
     /// It was not: step, index, errno.
     pub(super) const NOT_STARTED: u32 = 17;
-    /// The command's first process has ended: wait status.
+    /// The command's first process has ended: wait status, and 1 if its time was over.
     pub(super) const ENDED: u32 = 18;
     /// Done.
     pub(super) const DONE: u32 = 19;

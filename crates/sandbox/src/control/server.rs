@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
+use super::clock::Clock;
+use super::running::{CommandList, Due, Ended};
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
-use crate::launch::{CommandEvent, CommandPlan, Launched, program_candidates};
+use crate::command_plan::{CommandWords, variables_of};
+use crate::launch::{CommandEvent, CommandPlan, Launched};
 use crate::steps::ChildStep;
-use spec::path::escape;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, RunningCommand, SandboxState};
-use sys::allocator::keep_from_children;
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, EndedCommands, SandboxState};
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Message, Received};
 use sys::probe::effective_uid;
@@ -31,35 +32,14 @@ pub struct Commands {
     socket: OwnedFd,
     /// What each command gets besides its words.
     common: CommandPlan,
+    /// Without its commands.
     state: SandboxState,
+    list: CommandList,
     clients: Vec<Client>,
     /// No descriptor is left for another client.
     is_full: bool,
     is_ending: bool,
-    pause: Pause,
-}
-
-/// Time that does not count as the lifetime of the sandbox.
-#[derive(Debug, Default)]
-struct Pause {
-    since: Option<Instant>,
-    earlier: Duration,
-}
-
-impl Pause {
-    fn total(&self, now: Instant) -> Duration {
-        let current = self.since.map(|since| now.duration_since(since));
-        self.earlier + current.unwrap_or_default()
-    }
-
-    fn begin(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
-    }
-
-    fn end(&mut self, now: Instant) {
-        self.earlier = self.total(now);
-        self.since = None;
-    }
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -124,10 +104,11 @@ impl Commands {
             socket,
             common,
             state,
+            list: CommandList::default(),
             clients: Vec::new(),
             is_full: false,
             is_ending: false,
-            pause: Pause::default(),
+            clock: Clock::new(Instant::now()),
         }
     }
 
@@ -157,13 +138,6 @@ impl Commands {
             .position(|client| client.task == Task::Starting)
     }
 
-    fn pids(&self) -> impl Iterator<Item = i32> {
-        self.clients.iter().filter_map(|client| match client.task {
-            Task::Running { pid } => Some(pid),
-            Task::Asking | Task::Starting | Task::Staying | Task::Done => None,
-        })
-    }
-
     /// Accepts a client. Closes the connection of another user.
     ///
     /// # Errors
@@ -191,11 +165,11 @@ impl Commands {
 
     /// How long the sandbox has been paused.
     pub(crate) fn paused_for(&self, now: Instant) -> Duration {
-        self.pause.total(now)
+        self.clock.paused_for(now)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.pause.since.is_some()
+        self.clock.is_paused()
     }
 
     /// Reads a message of client `number`, which is readable.
@@ -281,15 +255,13 @@ impl Commands {
             self.clients[number].refuse(Refusal::Malformed);
             return Ok(());
         };
-        let plan = keep_from_children(|| plan_of(&self.common, &wanted));
+        let variables = variables_of(&wanted);
+        let words = CommandWords::of_request(&self.common, &wanted, &variables);
         let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
-        match launched.start(&plan, streams) {
+        match launched.start(&self.common, &words, streams) {
             Ok(_is_sent) => {
                 self.clients[number].task = Task::Starting;
-                self.state.commands.push(RunningCommand {
-                    pid: 0,
-                    argv: wanted.argv.iter().map(|word| escape(word)).collect(),
-                });
+                self.list.begin(&wanted);
                 Ok(())
             }
             // The words are too long, or one has a NUL.
@@ -320,7 +292,7 @@ impl Commands {
         }
         match group.pause() {
             Ok(true) => {
-                self.pause.begin(Instant::now());
+                self.clock.pause(Instant::now());
                 self.state.is_paused = true;
                 Ok(())
             }
@@ -331,7 +303,7 @@ impl Commands {
     /// Lets the commands go on. Does nothing if the sandbox is not paused.
     fn resume(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
         group.resume().map_err(|_error| Refusal::NoFreezer)?;
-        self.pause.end(Instant::now());
+        self.clock.resume(Instant::now());
         self.state.is_paused = false;
         Ok(())
     }
@@ -341,8 +313,12 @@ impl Commands {
         // Writing to a pipe might wait for its reader.
         let file = file.filter(|file| regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok());
         let written = file.map(File::from).map(|mut file| {
-            let text = serde_json::to_vec(&self.state)?;
-            file.write_all(&text)
+            let state = SandboxState {
+                commands: self.list.records(),
+                ended: self.list.ended().clone(),
+                ..self.state.clone()
+            };
+            file.write_all(&serde_json::to_vec(&state)?)
         });
         let is_written = matches!(written, Some(Ok(())));
         self.reply(number, is_written.then_some(()).ok_or(Refusal::Malformed));
@@ -355,7 +331,7 @@ impl Commands {
         launched: &Launched,
         group: &mut RunCgroup,
     ) -> Result<(), Errno> {
-        let is_busy = self.starting().is_some() || self.pids().next().is_some();
+        let is_busy = !self.list.is_idle();
         if is_busy && !although_busy {
             self.clients[number].refuse(Refusal::Busy);
             return Ok(());
@@ -383,7 +359,7 @@ impl Commands {
         self.is_ending = true;
         // If they cannot go on, they are killed after the grace time.
         let _stays_paused = self.resume(group);
-        for pid in self.pids() {
+        for pid in self.list.pids() {
             for number in [signal, libc::SIGCONT] {
                 launched.signal_command(pid, number)?;
             }
@@ -392,8 +368,7 @@ impl Commands {
     }
 
     fn end_if_idle(&self, launched: &Launched) -> Result<(), Errno> {
-        let is_idle = self.starting().is_none() && self.pids().next().is_none();
-        if self.is_ending && is_idle {
+        if self.is_ending && self.list.is_idle() {
             launched.end()?;
         }
         Ok(())
@@ -429,9 +404,7 @@ impl Commands {
             self.clients[number].answer_with(answer::STARTED, [0; 3], terminal.as_slice());
             self.clients[number].task = Task::Running { pid };
         }
-        if let Some(command) = self.state.commands.last_mut() {
-            command.pid = pid;
-        }
+        self.list.start(pid, self.clock.elapsed(Instant::now()));
     }
 
     /// Init could not start it: step, index, errno.
@@ -440,18 +413,57 @@ impl Commands {
         if let Some(number) = self.starting() {
             self.clients[number].finish(answer::NOT_STARTED, values);
         }
-        self.state.commands.pop();
+        self.list.fail();
         self.end_if_idle(launched)
     }
 
     /// The first process of the command has ended.
     fn ended(&mut self, pid: i32, raw_status: i32, launched: &Launched) -> Result<(), Errno> {
         let of_pid = |client: &&mut Client| client.task == Task::Running { pid };
+        let ended = self.list.end(pid, raw_status);
+        let has_timed_out = ended.is_some_and(|Ended { has_timed_out, .. }| has_timed_out);
         if let Some(client) = self.clients.iter_mut().find(of_pid) {
-            client.finish(answer::ENDED, [raw_status, 0, 0]);
+            client.finish(answer::ENDED, [raw_status, has_timed_out.into(), 0]);
         }
-        self.state.commands.retain(|command| command.pid != pid);
         self.end_if_idle(launched)
+    }
+
+    /// When [`Commands::check_times`] has something to do.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        self.clock.instant_of(self.list.next_due()?, now)
+    }
+
+    /// Ends the commands whose time is over: `stop_signal`, and after `grace` SIGKILL.
+    ///
+    /// # Errors
+    /// Those of init's link.
+    pub(crate) fn check_times(
+        &mut self,
+        now: Instant,
+        stop_signal: i32,
+        grace: Duration,
+        launched: &Launched,
+    ) -> Result<(), Errno> {
+        if self.is_paused() {
+            return Ok(());
+        }
+        for due in self.list.take_due(self.clock.elapsed(now), grace) {
+            match due {
+                Due::Stop { pid } => {
+                    launched.end_command(pid, stop_signal)?;
+                    launched.signal_command(pid, libc::SIGCONT)?;
+                }
+                Due::Kill { pid } => {
+                    launched.end_command(pid, libc::SIGKILL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What became of the commands. Call it when the sandbox has ended.
+    pub fn finish(&mut self) -> EndedCommands {
+        self.list.finish()
     }
 
     /// Forgets clients that nothing is left to do for. Their numbers change.
@@ -467,91 +479,4 @@ fn read_document(file: OwnedFd) -> Option<CommandRequest> {
     let wanted: CommandRequest = serde_json::from_slice(&text).ok()?;
     let has_program = wanted.argv.first().is_some_and(|name| !name.is_empty());
     has_program.then_some(wanted)
-}
-
-/// `common` with the words, variables and directory of `wanted`.
-fn plan_of(common: &CommandPlan, wanted: &CommandRequest) -> CommandPlan {
-    let mut environment = common.environment.clone();
-    for (name, value) in &wanted.environment {
-        let prefix = [name, &b"="[..]].concat();
-        environment.retain(|variable| !variable.starts_with(&prefix));
-        environment.push([&prefix, &value[..]].concat());
-    }
-    CommandPlan {
-        programs: candidates(&wanted.argv[0], &environment),
-        argv: wanted.argv.clone(),
-        environment,
-        working_directory: wanted
-            .working_directory
-            .clone()
-            .unwrap_or_else(|| common.working_directory.clone()),
-        // The client decides what its input is.
-        null_stdin: false,
-        terminal: wanted.terminal,
-        ..common.clone()
-    }
-}
-
-/// The paths to try in order.
-fn candidates(name: &[u8], environment: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let path = environment
-        .iter()
-        .find_map(|variable| variable.strip_prefix(b"PATH="));
-    let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
-    program_candidates(name, path.split(|byte| *byte == b':'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_add_up_and_one_that_goes_on_counts_until_now() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pause = Pause::default();
-        assert_eq!(pause.total(at(5)), Duration::ZERO);
-        pause.begin(at(10));
-        // A second request changes nothing.
-        pause.begin(at(12));
-        assert_eq!(pause.total(at(13)), Duration::from_secs(3));
-        pause.end(at(20));
-        pause.end(at(25));
-        assert_eq!(pause.total(at(30)), Duration::from_secs(10));
-        pause.begin(at(30));
-        assert_eq!(pause.total(at(31)), Duration::from_secs(11));
-    }
-
-    #[test]
-    fn a_command_gets_the_sandbox_s_variables_unless_it_names_them_and_is_found_on_its_path() {
-        let bytes = |texts: &[&str]| -> Vec<Vec<u8>> {
-            texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-        };
-        let common = CommandPlan {
-            working_directory: b"/scratch".to_vec(),
-            environment: bytes(&["A=1", "AB=2", "PATH=/bin:/usr/bin"]),
-            ..CommandPlan::default()
-        };
-        let mut wanted = CommandRequest {
-            argv: bytes(&["ls", "-l"]),
-            environment: Vec::new(),
-            working_directory: None,
-            terminal: None,
-        };
-        let plan = plan_of(&common, &wanted);
-        assert_eq!(plan.programs, bytes(&["/bin/ls", "/usr/bin/ls"]));
-        assert_eq!(plan.environment, common.environment);
-        assert_eq!(plan.working_directory, b"/scratch");
-        wanted.environment = vec![
-            (b"A".to_vec(), b"3".to_vec()),
-            (b"PATH".to_vec(), b":/x".to_vec()),
-        ];
-        wanted.working_directory = Some(b"/tmp".to_vec());
-        let plan = plan_of(&common, &wanted);
-        assert_eq!(plan.programs, bytes(&["./ls", "/x/ls"]));
-        assert_eq!(plan.environment, bytes(&["AB=2", "A=3", "PATH=:/x"]));
-        assert_eq!(plan.working_directory, b"/tmp");
-        wanted.argv = bytes(&["bin/ls"]);
-        assert_eq!(plan_of(&common, &wanted).programs, bytes(&["bin/ls"]));
-    }
 }

@@ -180,6 +180,9 @@ impl Watch<'_, '_, '_> {
             if self.next_of_curve().is_some_and(|at| at <= now) {
                 self.meter.extend_curve(now);
             }
+            if self.dying_since().is_none() {
+                self.check_commands(now);
+            }
             self.check_limits(now);
         }
         Ok(())
@@ -291,7 +294,9 @@ impl Watch<'_, '_, '_> {
             sooner(Some(since + UNKILLABLE_AFTER));
         } else if let Some(since) = self.stopping_since {
             sooner(Some(since + self.limits.grace));
+            sooner(self.deadline_of_commands(now));
         } else {
+            sooner(self.deadline_of_commands(now));
             sooner(self.next_sample);
             sooner(self.streams.stats.as_ref().map(Stats::deadline));
             sooner(self.end_of_wall_time(now));

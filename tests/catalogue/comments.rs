@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 68),
+    ('A', 69),
     ('B', 72),
     ('C', 43),
     ('D', 29),
-    ('E', 31),
+    ('E', 33),
     ('F', 19),
     ('G', 24),
     ('H', 20),

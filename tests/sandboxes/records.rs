@@ -162,9 +162,6 @@ fn a_thousand_detached_commands_leave_no_memory_in_the_supervisor() {
         "PSS {before:?} KiB, then {after:?}"
     );
     assert!(after.1 <= before.1, "{before:?}, then {after:?}");
-    println!(
-        "PSS of the supervisor and its descriptors: {before:?}, after 800 more commands {after:?}"
-    );
     assert_eq!(host.say(&["sandbox", "rm", "one"]).code, 0);
     let report = report(&path);
     assert_eq!(report["commands"]["unlisted"], 1000 - 128);

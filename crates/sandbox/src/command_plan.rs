@@ -52,6 +52,8 @@ pub(crate) struct CommandWords<'a> {
     /// `NAME=value`. Borrowed: a copy would have to be overwritten.
     pub(crate) environment: Vec<&'a [u8]>,
     pub(crate) working_directory: &'a [u8],
+    /// It reads /dev/null instead of its pipe.
+    pub(crate) null_stdin: bool,
     /// A terminal of this size is made for it.
     pub(crate) terminal: Option<TerminalSize>,
 }
@@ -63,6 +65,7 @@ impl<'a> CommandWords<'a> {
             argv: &plan.argv,
             environment: plan.environment.iter().map(Vec::as_slice).collect(),
             working_directory: &plan.working_directory,
+            null_stdin: plan.null_stdin,
             terminal: None,
         }
     }
@@ -95,6 +98,8 @@ impl<'a> CommandWords<'a> {
                 .working_directory
                 .as_deref()
                 .unwrap_or(&common.working_directory),
+            // The client decides what its input is.
+            null_stdin: false,
             terminal: wanted.terminal,
         }
     }
@@ -128,7 +133,7 @@ pub(crate) fn copy_command<'a>(
         programs: arena.slice(&programs)?,
         argv: arena.strings(words.argv)?,
         environment: arena.strings(&words.environment)?,
-        null_stdin: plan.null_stdin,
+        null_stdin: words.null_stdin,
         terminal: words.terminal,
     })
 }

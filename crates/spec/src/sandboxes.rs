@@ -1,5 +1,7 @@
 //! Sandboxes that stay: their names, and the documents that pass through their control sockets.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
@@ -14,7 +16,7 @@ const NAME_BYTES_MAX: usize = 48;
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// Most commands that are listed after their end.
-pub const ENDED_COMMANDS_MAX: usize = 128;
+const ENDED_COMMANDS_MAX: usize = 128;
 
 /// Most bytes of the words of a command in a list.
 const SHOWN_BYTES_MAX: usize = 1024;
@@ -94,6 +96,15 @@ pub struct CommandRequest {
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,
+}
+
+/// What happens to a sandbox in which no command runs or comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IdleTimes {
+    /// After this time it ends.
+    pub end: Option<Duration>,
+    /// After this time it is paused until the next command.
+    pub pause: Option<Duration>,
 }
 
 /// A sandbox, as its supervisor describes it.
@@ -181,6 +192,38 @@ pub fn shown_words(argv: &[Vec<u8>]) -> Vec<String> {
         }
     }
     shown
+}
+
+/// What `runner sandbox logs` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogRequest {
+    /// `None`: the last command that was started with --detach.
+    pub command: Option<u64>,
+    /// How much of standard output and standard error is known.
+    pub from: [u64; 2],
+    /// Wait until there is more, or the command has ended.
+    pub follows: bool,
+}
+
+/// What a command wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAnswer {
+    pub command: u64,
+    /// Whether its first process has ended.
+    pub has_ended: bool,
+    /// Standard output and standard error.
+    pub streams: [LogPart; 2],
+}
+
+/// A part of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPart {
+    /// Where it ends, in bytes from the start of the stream.
+    pub end: u64,
+    /// Bytes before it that were asked for and are not kept.
+    pub missed: u64,
+    pub base64: String,
 }
 
 /// What `runner sandbox ls --json` prints.

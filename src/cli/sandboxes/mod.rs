@@ -1,5 +1,7 @@
 //! `runner sandbox`: sandboxes that stay, and commands in them.
 
+mod logs;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use crate::cli::plan::Invocation;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::request::RequestError;
 use crate::cli::systemd_scope;
+use crate::run::staying::StayingSandbox;
 use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
@@ -22,7 +25,7 @@ use spec::limits::milliseconds;
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, SandboxListing, SandboxName, TerminalSize};
+use spec::sandboxes::{CommandRequest, IdleTimes, SandboxListing, SandboxName, TerminalSize};
 use spec::units::{self, count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
@@ -34,7 +37,7 @@ the sandbox stays until it is removed.
 
 Examples:
   runner sandbox create --name build --rw . -m 2g
-  runner sandbox create --image oci:./debian --timeout 1h
+  runner sandbox create --image oci:./debian --timeout 1h --idle-timeout 10m
 
 Exit codes: 0; 125 it could not be created.";
 
@@ -47,9 +50,9 @@ Examples:
 At the end of --timeout the process group of the command gets the stop signal of the sandbox, and
 after its --grace what is left in the command's session gets SIGKILL.
 
-Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or the command could not be
-started; 126 the program could not be executed, 127 it was not found, 128 + n signal n ended the
-command, 137 also if the sandbox ended first.";
+Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or it
+could not be started; 126 the program could not be executed, 127 it was not found, 128 + n signal n
+ended the command, 137 also if the sandbox ended first.";
 
 #[derive(Debug, clap::Args)]
 pub struct Sandbox {
@@ -69,6 +72,9 @@ pub enum SandboxVerb {
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
+    /// Print what a command wrote that was started with --detach
+    #[command(after_help = logs::LOGS_HELP)]
+    Logs(logs::Logs),
     /// Stop all processes of sandboxes until they are resumed
     #[command(after_help = "Examples:\n  runner sandbox pause build")]
     Pause(Named),
@@ -85,6 +91,12 @@ pub struct Create {
     /// The name of the sandbox [default: its run id]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// End the sandbox if no command runs or comes for this time
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub idle_timeout: Option<Duration>,
+    /// Pause the sandbox if no command runs or comes for this time; the next command resumes it
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub pause_after_idle: Option<Duration>,
     #[command(flatten)]
     pub flags: RunFlags,
 }
@@ -97,7 +109,7 @@ pub struct ExecIn {
     /// Give the command a terminal of its own
     #[arg(short, long)]
     pub tty: bool,
-    /// Return once the command runs; its output is dropped
+    /// Return once the command runs; `runner sandbox logs` prints its output
     #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
     pub detach: bool,
     /// Set a variable; without =VALUE its value is taken from your environment
@@ -141,14 +153,40 @@ pub struct Named {
 }
 
 impl Create {
-    /// The name, and the run that becomes the sandbox.
-    pub(super) fn into_run(self) -> (Option<String>, Invocation) {
+    /// What is asked of the sandbox, and the run that becomes it.
+    pub(super) fn into_run(self) -> (StayFlags, Invocation) {
         let invocation = Invocation {
             bundle: None,
             flags: self.flags,
             words: Vec::new(),
         };
-        (self.name, invocation)
+        let stay = StayFlags {
+            name: self.name,
+            idle_times: IdleTimes {
+                end: self.idle_timeout,
+                pause: self.pause_after_idle,
+            },
+        };
+        (stay, invocation)
+    }
+}
+
+/// The flags of a sandbox that stays alone.
+#[derive(Debug)]
+pub(super) struct StayFlags {
+    name: Option<String>,
+    idle_times: IdleTimes,
+}
+
+impl StayFlags {
+    /// # Errors
+    /// The name is none.
+    pub(super) fn into_sandbox(
+        self,
+        readiness: Option<Readiness>,
+    ) -> Result<StayingSandbox, ErrorReport> {
+        let name = self.name.as_deref().map(parse_name).transpose()?;
+        Ok(StayingSandbox::new(name, self.idle_times, readiness))
     }
 }
 
@@ -158,6 +196,7 @@ impl SandboxVerb {
             Self::Create(create) => &create.flags.common,
             Self::Exec(exec) => &exec.common,
             Self::Ls(flags) => &flags.common,
+            Self::Logs(logs) => &logs.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
         }
@@ -168,7 +207,7 @@ impl SandboxVerb {
 ///
 /// # Errors
 /// It is no name.
-pub(super) fn parse_name(name: &str) -> Result<SandboxName, ErrorReport> {
+fn parse_name(name: &str) -> Result<SandboxName, ErrorReport> {
     SandboxName::parse(name).map_err(|error| SandboxError::from(error).report())
 }
 
@@ -228,6 +267,7 @@ pub(super) fn sandbox(
             });
             listed.map_err(|error| error.report())
         }
+        SandboxVerb::Logs(args) => logs::print(args, caller, printer),
         SandboxVerb::Rm(rm) => Ok(each(&rm.sandboxes, printer, |name| {
             sandboxes::remove(caller, name, rm.force)
         })),

@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Refusal, VERSION, answer, request};
 use crate::prepare::BodyStreams;
 use crate::records::RecordsError;
 use crate::steps::ChildStep;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, SandboxState};
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, SandboxState};
 use sys::file::errno_of;
 use sys::link::{self, Message, Received};
 
@@ -116,16 +118,7 @@ impl Client {
         wanted: &CommandRequest,
         streams: &BodyStreams,
     ) -> Result<Answer, ControlError> {
-        let failed = call("send the command to the supervisor");
-        let text = serde_json::to_vec(wanted).map_err(|_encode| failed(Errno::INVAL))?;
-        if text.len() > DOCUMENT_BYTES_MAX {
-            return Err(failed(Errno::TOOBIG));
-        }
-        let mut document = memory_file().map_err(&failed)?;
-        let written = document
-            .write_all(&text)
-            .and_then(|()| document.seek(SeekFrom::Start(0)));
-        written.map_err(|error| failed(errno_of(&error)))?;
+        let document = document(wanted)?;
         let BodyStreams {
             stdin,
             stdout,
@@ -182,14 +175,26 @@ impl Client {
     /// [`ControlError`].
     pub fn state(&self) -> Result<SandboxState, ControlError> {
         let failed = call("ask the supervisor for the state of the sandbox");
-        let mut document = memory_file().map_err(&failed)?;
-        self.send(request::STATE, 0, &[document.as_fd()])?;
+        self.ask(request::STATE, memory_file().map_err(failed)?)
+    }
+
+    /// Asks for what a command wrote.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn log(&self, wanted: &LogRequest) -> Result<LogAnswer, ControlError> {
+        self.ask(request::LOG, document(wanted)?)
+    }
+
+    /// Sends a request whose answer replaces the content of `document`.
+    fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
+        self.send(kind, 0, &[document.as_fd()])?;
         self.expect_done()?;
         let mut text = Vec::new();
         let read = document
             .seek(SeekFrom::Start(0))
             .and_then(|_start| document.read_to_end(&mut text));
-        read.map_err(|error| failed(errno_of(&error)))?;
+        read.map_err(|error| call("read the answer of the supervisor")(errno_of(&error)))?;
         serde_json::from_slice(&text).map_err(|_encode| ControlError::Malformed)
     }
 
@@ -263,4 +268,19 @@ impl Client {
 
 fn memory_file() -> Result<File, Errno> {
     memfd_create(c"control", MemfdFlags::CLOEXEC).map(File::from)
+}
+
+/// A file with `wanted`, read from its start.
+fn document(wanted: &impl Serialize) -> Result<File, ControlError> {
+    let failed = call("send the request to the supervisor");
+    let text = serde_json::to_vec(wanted).map_err(|_encode| failed(Errno::INVAL))?;
+    if text.len() > DOCUMENT_BYTES_MAX {
+        return Err(failed(Errno::TOOBIG));
+    }
+    let mut document = memory_file().map_err(&failed)?;
+    let written = document
+        .write_all(&text)
+        .and_then(|()| document.seek(SeekFrom::Start(0)));
+    written.map_err(|error| failed(errno_of(&error)))?;
+    Ok(document)
 }

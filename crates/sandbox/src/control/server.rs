@@ -1,23 +1,26 @@
 //! The supervisor's side: accepts clients of the same user, and starts their commands one at a time.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use serde::Serialize;
 
 use super::clock::Clock;
-use super::running::{CommandList, Due, Ended};
+use super::logs::{Logs, OutputMasks};
+use super::requester::{Client, Task};
+use super::running::{CommandList, Ended};
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
 use crate::command_plan::{CommandWords, variables_of};
 use crate::launch::{CommandEvent, CommandPlan, Launched};
 use crate::steps::ChildStep;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, EndedCommands, SandboxState};
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
 use sys::file::{read_regular, regular_size};
-use sys::link::{self, Message, Received};
+use sys::link::{self, Received};
 use sys::probe::effective_uid;
 
 /// Most clients whose request is awaited; further ones wait in the queue of the socket.
@@ -26,6 +29,19 @@ const ASKING_MAX: usize = 64;
 /// Numbers of signals (signal(7)); for others init would fail.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
+/// What [`Commands`] need.
+#[derive(Debug)]
+pub struct CommandsPlan {
+    /// It listens.
+    pub socket: OwnedFd,
+    /// What each command gets besides its words.
+    pub common: CommandPlan,
+    pub state: SandboxState,
+    /// For the output that is kept.
+    pub masks: OutputMasks,
+    pub idle_times: IdleTimes,
+}
+
 /// The commands of a sandbox and the clients that asked for them.
 #[derive(Debug)]
 pub struct Commands {
@@ -33,78 +49,33 @@ pub struct Commands {
     /// What each command gets besides its words.
     common: CommandPlan,
     /// Without its commands.
-    state: SandboxState,
-    list: CommandList,
-    clients: Vec<Client>,
+    pub(super) state: SandboxState,
+    pub(super) list: CommandList,
+    logs: Logs,
+    pub(super) idle_times: IdleTimes,
+    pub(super) is_paused_by_idling: bool,
+    /// When a command came or ended last, on the clock.
+    pub(super) last_use: Duration,
+    pub(super) clients: Vec<Client>,
     /// No descriptor is left for another client.
     is_full: bool,
-    is_ending: bool,
-    clock: Clock,
-}
-
-#[derive(Debug)]
-struct Client {
-    /// `None`: it is gone, and its command runs on.
-    link: Option<OwnedFd>,
-    task: Task,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Task {
-    /// Its request is awaited.
-    Asking,
-    /// Init starts its command.
-    Starting,
-    Running {
-        pid: i32,
-    },
-    /// It waits for the end of the supervisor.
-    Staying,
-    Done,
-}
-
-impl Client {
-    fn answer(&mut self, kind: u32, values: [i32; 3]) {
-        self.answer_with(kind, values, &[]);
-    }
-
-    fn answer_with(&mut self, kind: u32, values: [i32; 3], descriptors: &[BorrowedFd<'_>]) {
-        let Some(link) = &self.link else { return };
-        // A client that is gone needs no answer.
-        if link::send(link.as_fd(), Message { kind, values }, descriptors).is_err() {
-            self.link = None;
-        }
-    }
-
-    /// Gives the last answer.
-    fn finish(&mut self, kind: u32, values: [i32; 3]) {
-        self.answer(kind, values);
-        self.task = Task::Done;
-    }
-
-    /// Refuses a request, and hears no other of this client. Its command runs on.
-    fn refuse(&mut self, refusal: Refusal) {
-        self.answer(answer::REFUSED, [refusal as i32, 0, 0]);
-        self.leave();
-    }
-
-    fn leave(&mut self) {
-        self.link = None;
-        if self.task == Task::Asking {
-            self.task = Task::Done;
-        }
-    }
+    pub(super) is_ending: bool,
+    pub(super) clock: Clock,
 }
 
 impl Commands {
-    /// `socket` listens; `common` is what each command gets besides its words.
+    /// Serves commands from now on.
     #[must_use]
-    pub fn new(socket: OwnedFd, common: CommandPlan, state: SandboxState) -> Self {
+    pub fn new(plan: CommandsPlan) -> Self {
         Self {
-            socket,
-            common,
-            state,
+            socket: plan.socket,
+            common: plan.common,
+            state: plan.state,
             list: CommandList::default(),
+            logs: Logs::new(plan.masks),
+            idle_times: plan.idle_times,
+            is_paused_by_idling: false,
+            last_use: Duration::ZERO,
             clients: Vec::new(),
             is_full: false,
             is_ending: false,
@@ -132,7 +103,7 @@ impl Commands {
         })
     }
 
-    fn starting(&self) -> Option<usize> {
+    pub(super) fn starting(&self) -> Option<usize> {
         self.clients
             .iter()
             .position(|client| client.task == Task::Starting)
@@ -158,6 +129,7 @@ impl Commands {
             self.clients.push(Client {
                 link: Some(link),
                 task: Task::Asking,
+                log: None,
             });
         }
         Ok(())
@@ -182,7 +154,7 @@ impl Commands {
         launched: &mut Launched,
         group: &mut RunCgroup,
     ) -> Result<(), Errno> {
-        let (is_starting, is_paused) = (self.starting().is_some(), self.is_paused());
+        let is_starting = self.starting().is_some();
         let Some(client) = self.clients.get_mut(number) else {
             return Ok(());
         };
@@ -214,10 +186,6 @@ impl Commands {
                 client.refuse(Refusal::Ending);
                 Ok(())
             }
-            (request::EXEC, Task::Asking) if is_paused => {
-                client.refuse(Refusal::Paused);
-                Ok(())
-            }
             (request::PAUSE, Task::Asking) => {
                 let paused = self.pause(group);
                 self.reply(number, paused);
@@ -228,9 +196,23 @@ impl Commands {
                 self.reply(number, resumed);
                 Ok(())
             }
-            (request::EXEC, Task::Asking) => self.start(number, &mut received, launched),
+            (request::EXEC, Task::Asking) => match self.resume_if_idle(group) {
+                Ok(()) if self.is_paused() => {
+                    self.clients[number].refuse(Refusal::Paused);
+                    Ok(())
+                }
+                Ok(()) => self.start(number, &mut received, launched),
+                Err(refusal) => {
+                    self.clients[number].refuse(refusal);
+                    Ok(())
+                }
+            },
             (request::STATE, Task::Asking) => {
                 self.describe(number, &mut received);
+                Ok(())
+            }
+            (request::LOG, Task::Asking) => {
+                self.begin_log(number, &mut received);
                 Ok(())
             }
             (request::END, Task::Asking) => self.end(number, value != 0, launched, group),
@@ -255,6 +237,15 @@ impl Commands {
             self.clients[number].refuse(Refusal::Malformed);
             return Ok(());
         };
+        self.last_use = self.clock.elapsed(Instant::now());
+        let kept = match wanted.is_detached {
+            true => self.logs.begin(self.list.next_id())?,
+            false => None,
+        };
+        let [stdout, stderr] = match &kept {
+            Some([stdout, stderr]) => [stdout, stderr],
+            None => [stdout, stderr],
+        };
         let variables = variables_of(&wanted);
         let words = CommandWords::of_request(&self.common, &wanted, &variables);
         let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
@@ -266,6 +257,7 @@ impl Commands {
             }
             // The words are too long, or one has a NUL.
             Err(errno @ (Errno::NOMEM | Errno::INVAL | Errno::TOOBIG)) => {
+                self.logs.forget(self.list.next_id());
                 let values = [ChildStep::Execute as i32, 0, errno.raw_os_error()];
                 self.clients[number].finish(answer::NOT_STARTED, values);
                 Ok(())
@@ -282,96 +274,68 @@ impl Commands {
         }
     }
 
-    fn pause(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
-        if self.starting().is_some() {
-            // Init would not answer.
-            return Err(Refusal::Busy);
-        }
-        if self.is_paused() {
-            return Ok(());
-        }
-        match group.pause() {
-            Ok(true) => {
-                self.clock.pause(Instant::now());
-                self.state.is_paused = true;
-                Ok(())
-            }
-            Ok(false) | Err(_) => Err(Refusal::NoFreezer),
-        }
-    }
-
-    /// Lets the commands go on. Does nothing if the sandbox is not paused.
-    fn resume(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
-        group.resume().map_err(|_error| Refusal::NoFreezer)?;
-        self.clock.resume(Instant::now());
-        self.state.is_paused = false;
-        Ok(())
-    }
-
     fn describe(&mut self, number: usize, received: &mut Received) {
+        let state = SandboxState {
+            commands: self.list.records(),
+            ended: self.list.ended().clone(),
+            ..self.state.clone()
+        };
         let file = received.first_mut().and_then(Option::take);
-        // Writing to a pipe might wait for its reader.
-        let file = file.filter(|file| regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok());
-        let written = file.map(File::from).map(|mut file| {
-            let state = SandboxState {
-                commands: self.list.records(),
-                ended: self.list.ended().clone(),
-                ..self.state.clone()
-            };
-            file.write_all(&serde_json::to_vec(&state)?)
-        });
+        let written = file.and_then(regular).map(|file| replace(file, &state));
         let is_written = matches!(written, Some(Ok(())));
         self.reply(number, is_written.then_some(()).ok_or(Refusal::Malformed));
     }
 
-    fn end(
-        &mut self,
-        number: usize,
-        although_busy: bool,
-        launched: &Launched,
-        group: &mut RunCgroup,
-    ) -> Result<(), Errno> {
-        let is_busy = !self.list.is_idle();
-        if is_busy && !although_busy {
-            self.clients[number].refuse(Refusal::Busy);
-            return Ok(());
+    fn begin_log(&mut self, number: usize, received: &mut Received) {
+        let file = received
+            .first_mut()
+            .and_then(Option::take)
+            .and_then(regular);
+        let wanted = file.and_then(|file| {
+            let text = read_regular(file.try_clone().ok()?.into(), DOCUMENT_BYTES_MAX).ok()?;
+            Some((serde_json::from_slice(&text).ok()?, file))
+        });
+        let client = &mut self.clients[number];
+        match wanted {
+            Some(wanted) => {
+                client.task = Task::Following;
+                client.log = Some(wanted);
+            }
+            None => client.refuse(Refusal::Malformed),
         }
-        if let Err(refusal) = self.resume(group) {
-            self.clients[number].refuse(refusal);
-            return Ok(());
-        }
-        self.is_ending = true;
-        self.clients[number].answer(answer::DONE, [0; 3]);
-        self.clients[number].task = Task::Staying;
-        launched.end().map(|_is_sent| ())
     }
 
-    /// Asks all commands to end. The sandbox ends after the last one.
+    /// Answers the clients that wait for output, if there is some.
+    pub(crate) fn answer_logs(&mut self) {
+        for number in 0..self.clients.len() {
+            let Some((wanted, _)) = &self.clients[number].log else {
+                continue;
+            };
+            let Some(answer) = self.logs.answer(wanted) else {
+                continue;
+            };
+            let log = self.clients[number].log.take();
+            let written = answer.and_then(|answer| {
+                let written = log.map(|(_, file)| replace(file, &answer));
+                matches!(written, Some(Ok(())))
+                    .then_some(())
+                    .ok_or(Refusal::Malformed)
+            });
+            self.reply(number, written);
+        }
+    }
+
+    /// The output of commands that nobody waits for, each with its number until the next turn.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (BorrowedFd<'_>, usize)> {
+        self.logs.sources()
+    }
+
+    /// Reads from the output with this number.
     ///
     /// # Errors
-    /// Those of init's link.
-    pub(crate) fn stop(
-        &mut self,
-        signal: i32,
-        launched: &Launched,
-        group: &mut RunCgroup,
-    ) -> Result<(), Errno> {
-        self.is_ending = true;
-        // If they cannot go on, they are killed after the grace time.
-        let _stays_paused = self.resume(group);
-        for pid in self.list.pids() {
-            for number in [signal, libc::SIGCONT] {
-                launched.signal_command(pid, number)?;
-            }
-        }
-        self.end_if_idle(launched)
-    }
-
-    fn end_if_idle(&self, launched: &Launched) -> Result<(), Errno> {
-        if self.is_ending && self.list.is_idle() {
-            launched.end()?;
-        }
-        Ok(())
+    /// The errno of read(2).
+    pub(crate) fn read_output(&mut self, number: usize) -> Result<(), Errno> {
+        self.logs.read(number)
     }
 
     /// Handles what init says about a command.
@@ -413,6 +377,7 @@ impl Commands {
         if let Some(number) = self.starting() {
             self.clients[number].finish(answer::NOT_STARTED, values);
         }
+        self.logs.forget(self.list.next_id());
         self.list.fail();
         self.end_if_idle(launched)
     }
@@ -422,48 +387,14 @@ impl Commands {
         let of_pid = |client: &&mut Client| client.task == Task::Running { pid };
         let ended = self.list.end(pid, raw_status);
         let has_timed_out = ended.is_some_and(|Ended { has_timed_out, .. }| has_timed_out);
+        self.last_use = self.clock.elapsed(Instant::now());
+        if let Some(Ended { id, .. }) = ended {
+            self.logs.end(id)?;
+        }
         if let Some(client) = self.clients.iter_mut().find(of_pid) {
             client.finish(answer::ENDED, [raw_status, has_timed_out.into(), 0]);
         }
         self.end_if_idle(launched)
-    }
-
-    /// When [`Commands::check_times`] has something to do.
-    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        self.clock.instant_of(self.list.next_due()?, now)
-    }
-
-    /// Ends the commands whose time is over: `stop_signal`, and after `grace` SIGKILL.
-    ///
-    /// # Errors
-    /// Those of init's link.
-    pub(crate) fn check_times(
-        &mut self,
-        now: Instant,
-        stop_signal: i32,
-        grace: Duration,
-        launched: &Launched,
-    ) -> Result<(), Errno> {
-        if self.is_paused() {
-            return Ok(());
-        }
-        for due in self.list.take_due(self.clock.elapsed(now), grace) {
-            match due {
-                Due::Stop { pid } => {
-                    launched.end_command(pid, stop_signal)?;
-                    launched.signal_command(pid, libc::SIGCONT)?;
-                }
-                Due::Kill { pid } => {
-                    launched.end_command(pid, libc::SIGKILL)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What became of the commands. Call it when the sandbox has ended.
-    pub fn finish(&mut self) -> EndedCommands {
-        self.list.finish()
     }
 
     /// Forgets clients that nothing is left to do for. Their numbers change.
@@ -472,6 +403,20 @@ impl Commands {
         self.clients.retain(|client| client.task != Task::Done);
         self.is_full &= self.clients.len() == before;
     }
+}
+
+/// Writing to a pipe might wait for its reader.
+fn regular(file: OwnedFd) -> Option<File> {
+    let is_regular = regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok();
+    is_regular.then(|| File::from(file))
+}
+
+/// Replaces the content of a file by a document.
+fn replace(mut file: File, document: &impl Serialize) -> std::io::Result<()> {
+    let text = serde_json::to_vec(document)?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&text)
 }
 
 fn read_document(file: OwnedFd) -> Option<CommandRequest> {

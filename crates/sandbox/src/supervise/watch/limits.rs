@@ -22,7 +22,7 @@ impl Watch<'_, '_, '_> {
         Some(now + limit.saturating_sub(self.run_time(now)))
     }
 
-    /// Ends the commands of a sandbox that stays whose time is over.
+    /// Ends the commands of a sandbox that stays whose time is over, and pauses it if it is idle.
     pub(super) fn check_commands(&mut self, now: Instant) {
         let Some(commands) = &mut self.commands else {
             return;
@@ -34,6 +34,15 @@ impl Watch<'_, '_, '_> {
         let problem = checked.err();
         let problem = problem.map(|errno| format!("cannot end a command in time: {errno}"));
         self.observed.problems.extend(problem);
+        if let Err(refusal) = commands.pause_if_idle(now, self.meter.group) {
+            let problem = format!("cannot pause the idle sandbox: {refusal:?}");
+            self.observed.problems.push(problem);
+        }
+    }
+
+    fn is_idle_for_too_long(&self, now: Instant) -> bool {
+        let mut commands = self.commands.iter();
+        commands.any(|commands| commands.is_idle_for_too_long(now))
     }
 
     /// When [`Watch::check_commands`] has something to do.
@@ -60,6 +69,8 @@ impl Watch<'_, '_, '_> {
         let stop_signal = self.limits.stop_signal;
         if self.end_of_wall_time(now).is_some_and(|at| at <= now) {
             self.stop(Reason::WallTime, stop_signal, now);
+        } else if self.is_idle_for_too_long(now) {
+            self.stop(Reason::IdleTime, stop_signal, now);
         } else if self.limits.on_output_limit == OnOutputLimit::Kill
             && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
         {

@@ -115,6 +115,8 @@ enum Source {
     NoCallerLeft,
     Control,
     Client(usize),
+    /// Of a command that nobody waits for.
+    Output(usize),
 }
 
 impl Watch<'_, '_, '_> {
@@ -198,9 +200,11 @@ impl Watch<'_, '_, '_> {
                     commands.serve(*number, self.launched, self.meter.group)?
                 }
                 Source::Control => commands.accept()?,
+                Source::Output(number) => commands.read_output(*number)?,
                 _ => (),
             }
         }
+        commands.answer_logs();
         commands.tidy();
         Ok(())
     }
@@ -247,6 +251,9 @@ impl Watch<'_, '_, '_> {
             }
             for (client, number) in commands.clients() {
                 watch(readable(client), Source::Client(number));
+            }
+            for (output, number) in commands.outputs() {
+                watch(readable(output), Source::Output(number));
             }
         }
         watch(readable(self.signals), Source::Signal);

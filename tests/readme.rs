@@ -69,6 +69,10 @@ const CODES: &[(&str, i32)] = &[
     ("runner check bad.yaml", 125),
     ("runner why", 1),
     ("runner run --timeout 1s -- sleep 60", 124),
+    (
+        "mkdir -p site && cd site && runner sandbox create --name site --rw .\nrunner sandbox exec --timeout",
+        124,
+    ),
 ];
 /// Commands whose output depends on the host: it is not compared.
 const OF_HOST: &[&str] = &[

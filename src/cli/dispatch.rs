@@ -26,7 +26,7 @@ use crate::cli::plan::{self, Invocation};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{REPORT, ReportTarget, TargetError};
 use crate::cli::request::build_request;
-use crate::cli::sandboxes::{self, Detachment, Sandbox, SandboxVerb};
+use crate::cli::sandboxes::{self, Detachment, Sandbox, SandboxVerb, StayFlags};
 use crate::cli::schema::{self, Schema};
 use crate::cli::source::source;
 use crate::cli::summary;
@@ -86,13 +86,13 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
         Verb::Sandbox(Sandbox {
             verb: SandboxVerb::Create(create),
         }) => {
-            let (name, invocation) = create.into_run();
+            let (flags, invocation) = create.into_run();
             run_body(
                 invocation,
                 words,
                 context,
                 None,
-                Purpose::Stay(name, readiness),
+                Purpose::Stay(flags, readiness),
             )
         }
         Verb::Sandbox(Sandbox { verb }) => {
@@ -212,8 +212,8 @@ fn read(words: &[OsString], context: &ProcessContext) -> Result<Verb, u8> {
 enum Purpose {
     Run,
     Learn(LearnFlags),
-    /// `sandbox create`, with the name, and whom to tell of its start.
-    Stay(Option<String>, Option<Readiness>),
+    /// `sandbox create`, and whom to tell of its start.
+    Stay(StayFlags, Option<Readiness>),
 }
 
 /// `exec`, `run`, `learn` and `sandbox create`.
@@ -339,10 +339,7 @@ impl Purpose {
         Ok(match self {
             Self::Run => (None, None),
             Self::Learn(flags) => (Some(PolicyTarget::open(flags, context)?), None),
-            Self::Stay(name, readiness) => {
-                let name = name.as_deref().map(sandboxes::parse_name).transpose()?;
-                (None, Some(StayingSandbox::new(name, readiness)))
-            }
+            Self::Stay(flags, readiness) => (None, Some(flags.into_sandbox(readiness)?)),
         })
     }
 }

@@ -259,6 +259,11 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Writes output of a body unchanged, as the body would have. Returns whether somebody reads it.
+pub(crate) fn write_body_output(bytes: &[u8]) -> bool {
+    write_all(rustix::stdio::stdout(), bytes).is_ok()
+}
+
 /// Writes what a body wrote to standard error. A failure cannot be reported anywhere.
 pub(crate) fn write_body_errors(bytes: &[u8]) {
     match write_all(rustix::stdio::stderr(), bytes) {

@@ -41,6 +41,8 @@ pub enum SchemaName {
     History,
     /// What `ps --json` prints
     Ps,
+    /// What `sandbox ls --json` prints
+    Sandboxes,
 }
 
 /// The schema of a document, as in `schemas/`.
@@ -59,6 +61,7 @@ pub fn text(name: SchemaName) -> Cow<'static, str> {
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
         SchemaName::Events => include_str!("../../schemas/events.schema.json"),
         SchemaName::History => include_str!("../../schemas/history.schema.json"),
+        SchemaName::Sandboxes => include_str!("../../schemas/sandboxes.schema.json"),
         SchemaName::Ps => include_str!("../../schemas/ps.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),
     };

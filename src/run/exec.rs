@@ -224,6 +224,9 @@ impl<'run> Execution<'run> {
         let resolved = run.resolve(bundle, manifest, self.signals);
         let resolved = resolved.map_err(|error| self.or_cancelled(error))?;
         self.report.record_resolved(&resolved);
+        if let Some(staying) = run.staying() {
+            staying.resolve_lifecycle(&resolved.manifest, &self.resources.group)?;
+        }
         let coverage = self.resources.coverage();
         let effective = resolve_limits(run.request, run.policy, host, &coverage, &resolved)?;
         self.report.record_limits(&effective);
@@ -390,7 +393,7 @@ impl<'run> Execution<'run> {
         plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
         if let Some(staying) = self.run.staying() {
-            staying.serve(std::mem::take(&mut plan.command));
+            staying.serve(std::mem::take(&mut plan.command), masks.of_streams());
         }
         secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);
         let landlock_abi = self.resources.host.landlock_abi;

@@ -274,6 +274,7 @@ impl ReportBuilder {
             run_id: report.run_id.clone(),
             ..output
         });
+        report.commands = watched.commands;
         report.samples = watched.samples;
         report.stdout = watched.stdout;
         report.stderr = watched.stderr;
@@ -393,8 +394,13 @@ impl ReportBuilder {
                 .warnings
                 .retain(|warning| warning.code != ARGUMENT_NOT_VISIBLE);
         }
-        if let Some(Reason::Cancelled(signal)) = observed.reason {
-            report.cancelled_by = Some(signal);
+        match observed.reason {
+            Some(Reason::Cancelled(signal)) => report.cancelled_by = Some(signal),
+            Some(Reason::IdleTime) => report.warnings.push(WarningReport::new(
+                "sandbox_idle",
+                "the sandbox ended because no command ran for its --idle-timeout".to_owned(),
+            )),
+            _ => (),
         }
         report.warnings.extend(match report.outcome {
             Outcome::OutOfMemory => warn_of_files_in_memory(&report.usage, &counted, limits),

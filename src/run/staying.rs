@@ -1,15 +1,19 @@
 //! A sandbox that stays: its name, its control socket, and the process that waits for its start.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 
 use crate::run::error::RunError;
-use sandbox::control::Commands;
+use sandbox::cgroups::RunCgroup;
+use sandbox::control::{Commands, CommandsPlan, OutputMasks};
 use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
+use secrets::stream_mask::StreamMasks;
+use spec::lifecycle::LifecycleError;
+use spec::manifest::Manifest;
 use spec::report::{WarningReport, with_causes};
-use spec::sandboxes::{SandboxName, SandboxState};
+use spec::sandboxes::{EndedCommands, IdleTimes, SandboxName, SandboxState};
 use sys::detach::Readiness;
 
 /// What `runner sandbox create` adds to a run.
@@ -17,6 +21,7 @@ use sys::detach::Readiness;
 pub(crate) struct StayingSandbox {
     /// `None`: its run id.
     name: Option<SandboxName>,
+    idle_times: Cell<IdleTimes>,
     /// Whom to tell of the start.
     readiness: RefCell<Option<Readiness>>,
     named: RefCell<Option<Named>>,
@@ -31,13 +36,44 @@ struct Named {
 }
 
 impl StayingSandbox {
-    pub(crate) fn new(name: Option<SandboxName>, readiness: Option<Readiness>) -> Self {
+    pub(crate) fn new(
+        name: Option<SandboxName>,
+        idle_times: IdleTimes,
+        readiness: Option<Readiness>,
+    ) -> Self {
         Self {
             name,
+            idle_times: Cell::new(idle_times),
             readiness: RefCell::new(readiness),
             named: RefCell::new(None),
             commands: RefCell::new(None),
         }
+    }
+
+    /// Adds the life cycle of the manifest to the flags.
+    ///
+    /// # Errors
+    /// [`RunError::Argument`]: what this sandbox cannot do.
+    pub(in crate::run) fn resolve_lifecycle(
+        &self,
+        manifest: &Manifest,
+        group: &RunCgroup,
+    ) -> Result<(), RunError> {
+        let (flags, block) = (self.idle_times.get(), manifest.sandbox.as_ref());
+        let times = IdleTimes::resolve(flags, block, group.can_pause());
+        let refused = |error: LifecycleError| RunError::Argument {
+            code: "sandbox_lifecycle",
+            what: "sandbox",
+            object: self
+                .name
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            problem: error.to_string(),
+            hint: None,
+        };
+        self.idle_times.set(times.map_err(refused)?);
+        Ok(())
     }
 
     /// Makes the control socket. Clients wait at it until the commands are served.
@@ -63,6 +99,7 @@ impl StayingSandbox {
                 start_unix_s,
                 is_paused: false,
                 commands: Vec::new(),
+                ended: EndedCommands::default(),
             },
             socket: Some(socket),
         });
@@ -70,13 +107,20 @@ impl StayingSandbox {
     }
 
     /// Serves commands from now on: each gets `common` besides its words.
-    pub(in crate::run) fn serve(&self, common: CommandPlan) {
+    pub(in crate::run) fn serve(&self, common: CommandPlan, masks: StreamMasks) {
         let mut named = self.named.borrow_mut();
         let parts = named
             .as_mut()
             .map(|named| (named.socket.take(), named.state.clone()));
         if let Some((Some(socket), state)) = parts {
-            *self.commands.borrow_mut() = Some(Commands::new(socket, common, state));
+            let plan = CommandsPlan {
+                socket,
+                common,
+                state,
+                masks: output_masks(masks),
+                idle_times: self.idle_times.get(),
+            };
+            *self.commands.borrow_mut() = Some(Commands::new(plan));
         }
     }
 
@@ -116,6 +160,19 @@ impl StayingSandbox {
         let error = removed.err()?;
         Some(WarningReport::new("cleanup_failed", with_causes(&error)))
     }
+}
+
+/// Masks the values of secrets in what is kept of the output of commands.
+fn output_masks(masks: StreamMasks) -> OutputMasks {
+    OutputMasks(Box::new(move || {
+        let mut mask = masks.begin();
+        Box::new(move |piece, is_last| {
+            mask.pass(piece);
+            if is_last {
+                piece.extend(mask.finish());
+            }
+        })
+    }))
 }
 
 fn refused(error: RecordsError) -> RunError {

@@ -198,6 +198,27 @@ fn a_sandbox_is_removed_with_what_runs_only_by_force_and_leaves_nothing() {
 }
 
 #[test]
+fn the_error_about_an_unknown_sandbox_names_a_similar_one() {
+    let host = Host::new();
+    host.create("build", &[]);
+    for words in [
+        &["exec", "biuld", "--", "true"][..],
+        &["logs", "Build"],
+        &["rm", "buil"],
+        &["pause", "build2"],
+    ] {
+        let refused = host.say(&[&["sandbox"], words].concat());
+        assert_eq!(refused.code, 125, "{refused:?}");
+        assert!(
+            refused.stderr.contains("did you mean build?"),
+            "{refused:?}"
+        );
+    }
+    let refused = host.say(&["sandbox", "rm", "other"]);
+    assert!(refused.stderr.contains("runner sandbox ls"), "{refused:?}");
+}
+
+#[test]
 fn a_name_that_is_a_path_and_flags_of_one_command_are_refused() {
     let host = Host::new();
     for words in [

@@ -18,7 +18,7 @@ fn is_gone(pid: rustix::process::Pid) -> bool {
 #[test]
 fn a_killed_supervisor_ends_its_sandbox_and_its_name_is_free_again() {
     let host = Host::new();
-    let marker = format!("RUNNER_TESTS_MARKER={}", host.ground.marker());
+    let marker = format!("RUNNER_TEST_MARKER={}", host.ground.marker());
     host.create("one", &["-e", &marker]);
     let mut child = host.start("one", "echo up; exec sleep 1000");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

@@ -261,7 +261,6 @@ impl Sandbox {
                 argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
                 environment: self.environment.clone(),
                 null_stdin: true,
-                terminal: None,
             },
             stays: false,
             caller_terminal: None,

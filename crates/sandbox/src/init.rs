@@ -16,6 +16,7 @@ use rustix::termios::Winsize;
 
 use crate::child::{exit_with_failure, store_timestamp};
 use crate::first_process::{CommandStart, Leaves, join_groups, restrict, start_command};
+use crate::session::kill_session;
 use crate::steps::{ChildStep, CommandSteps, LaunchSteps, StepError, at, message, read_plan};
 use spec::sandboxes::TerminalSize;
 use sys::arena::Arena;
@@ -46,12 +47,31 @@ const COMMANDS_MAX: usize = 1024;
 struct Serving<'a> {
     /// Its first process. `None`: the sandbox stays.
     body: Option<i32>,
-    /// First processes of commands; 0 is a free place.
-    commands: [i32; COMMANDS_MAX],
+    commands: [Place; COMMANDS_MAX],
     arena: &'a Arena,
     stack: &'a mut [u8],
     link: BorrowedFd<'a>,
     children: BorrowedFd<'a>,
+}
+
+/// A command, or a free place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// Its first process; 0: free.
+    leader: i32,
+    /// Its session ends with its first process.
+    is_ending: bool,
+}
+
+impl Place {
+    const FREE: Self = Self::of(0);
+
+    const fn of(leader: i32) -> Self {
+        Self {
+            leader,
+            is_ending: false,
+        }
+    }
 }
 
 /// Starts the body and serves until it ends. Returns only errors before the exec; later ones are
@@ -97,7 +117,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     }
     let mut serving = Serving {
         body,
-        commands: [0; COMMANDS_MAX],
+        commands: [Place::FREE; COMMANDS_MAX],
         arena: start.arena,
         stack: &mut *start.stack,
         link: start.link,
@@ -259,7 +279,10 @@ impl Serving<'_> {
                     planted::take_over(ended.raw_status);
                     // Not of a process that a command left behind.
                     if let Some(place) = self.place_of(ended.pid) {
-                        *place = 0;
+                        let is_ending = std::mem::replace(place, Place::FREE).is_ending;
+                        if is_ending {
+                            self.kill_session(ended.pid);
+                        }
                         self.send(message::COMMAND_ENDED, [ended.pid, ended.raw_status, 0])?;
                     }
                 }
@@ -273,8 +296,39 @@ impl Serving<'_> {
         link::send(self.link, Message { kind, values }, &[]).map_err(at(ChildStep::Wait))
     }
 
-    fn place_of(&mut self, pid: i32) -> Option<&mut i32> {
-        self.commands.iter_mut().find(|command| **command == pid)
+    fn place_of(&mut self, leader: i32) -> Option<&mut Place> {
+        let mut commands = self.commands.iter_mut();
+        commands.find(|command| command.leader == leader)
+    }
+
+    fn kill_session(&self, leader: i32) {
+        match kill_session(leader) {
+            // Without /proc the process group alone was killed.
+            Ok(()) | Err(_) => (),
+        }
+    }
+
+    /// Sends a signal to the process group of the body or of a command, or ends the command's session.
+    fn signal(&mut self, [signal, command, ends]: [i32; 3]) -> Result<(), StepError> {
+        let leader = match command {
+            0 => self.body,
+            pid => self.place_of(pid).map(|place| {
+                place.is_ending |= ends != 0;
+                place.leader
+            }),
+        };
+        let Some(leader) = leader else {
+            return Ok(());
+        };
+        if ends != 0 && signal == libc::SIGKILL {
+            self.kill_session(leader);
+            return Ok(());
+        }
+        match process::kill(-leader, signal) {
+            // The process group is empty; other processes of the body may still run.
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(at(ChildStep::Wait)(errno)),
+        }
     }
 
     /// Handles a message of the supervisor. Exits if the supervisor is gone.
@@ -285,18 +339,7 @@ impl Serving<'_> {
             process::exit_now(3)
         };
         match (kind, self.body) {
-            (message::SIGNAL, body) => {
-                let [signal, command, _] = values;
-                let leader = match command {
-                    0 => body,
-                    pid => self.place_of(pid).copied(),
-                };
-                match leader.map_or(Ok(()), |leader| process::kill(-leader, signal)) {
-                    // The process group is empty; other processes of the body may still run.
-                    Ok(()) | Err(Errno::SRCH) => Ok(()),
-                    Err(errno) => Err(at(ChildStep::Wait)(errno)),
-                }
-            }
+            (message::SIGNAL, _) => self.signal(values),
             (message::CONNECT, _) => {
                 let [id, is_v6, port] = values;
                 send_connected(self.link, id, connect(is_v6 != 0, port))
@@ -318,7 +361,7 @@ impl Serving<'_> {
         match self.try_start([stdin, stdout, stderr].map(AsFd::as_fd)) {
             Ok((pid, terminal)) => {
                 if let Some(place) = self.place_of(0) {
-                    *place = pid;
+                    *place = Place::of(pid);
                 }
                 let started = Message::with(message::COMMAND_STARTED, [pid, 0, 0]);
                 let sent = match &terminal {
@@ -437,7 +480,7 @@ mod tests {
     fn handle(body: Option<i32>, link: BorrowedFd<'_>) -> Result<(), StepError> {
         let mut serving = Serving {
             body,
-            commands: [0; COMMANDS_MAX],
+            commands: [Place::FREE; COMMANDS_MAX],
             arena: &Arena::new(1 << 16).expect("mapped"),
             stack: &mut [],
             link,

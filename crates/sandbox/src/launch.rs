@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
+pub use crate::command_plan::{CommandPlan, program_candidates};
+use crate::command_plan::{CommandWords, copy_command};
 use crate::error::{SandboxError, TRACE};
 use crate::image_root::ImageBind;
 use crate::network::{self, NetworkPlan, NetworkSockets};
@@ -13,13 +15,10 @@ use crate::prepare::{Prepared, describe_view, expect_message, send_or_read_failu
 use crate::refused_calls::RefusedCalls;
 use crate::ruleset::Ruleset;
 use crate::seccomp::Programs;
-use crate::steps::{self, ChildStep, CommandSteps, IdMaps, LaunchSteps, ResourceLimit, message};
+use crate::steps::{self, ChildStep, IdMaps, LaunchSteps, message};
 use crate::view::{INSIDE_ID, ViewStep};
-use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
-use spec::sandbox_block::Shell;
-use spec::sandboxes::TerminalSize;
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::process::ArgumentArea;
@@ -49,44 +48,6 @@ pub struct LaunchPlan<'a> {
     pub stays: bool,
     /// Terminal of the caller, which determines the initial size of the body's.
     pub caller_terminal: Option<BorrowedFd<'a>>,
-}
-
-/// The paths to try for the program `name`, as execvp(3) does: an empty directory is the working
-/// directory.
-pub fn program_candidates<'path>(
-    name: &[u8],
-    directories: impl IntoIterator<Item = &'path [u8]>,
-) -> Vec<Vec<u8>> {
-    if name.contains(&b'/') {
-        return vec![name.to_vec()];
-    }
-    directories
-        .into_iter()
-        .map(|directory| match directory {
-            [] => [b"./", name].concat(),
-            directory => [directory, b"/", name].concat(),
-        })
-        .collect()
-}
-
-/// A command and what its processes are given.
-#[derive(Debug, Clone, Default)]
-pub struct CommandPlan {
-    /// A second filter, which can only refuse more; empty: none.
-    pub second_filter: Vec<Instruction>,
-    pub limits: Vec<ResourceLimit>,
-    pub working_directory: Vec<u8>,
-    /// Paths to try in order.
-    pub programs: Vec<Vec<u8>>,
-    pub argv: Vec<Vec<u8>>,
-    /// `NAME=value`.
-    pub environment: Vec<Vec<u8>>,
-    /// Of a sandbox that stays: runs a command of one word that is text for a shell.
-    pub shell: Option<Shell>,
-    /// It reads /dev/null instead of its pipe.
-    pub null_stdin: bool,
-    /// Of a command of a sandbox that stays: a terminal of this size is made for it.
-    pub terminal: Option<TerminalSize>,
 }
 
 /// An image that becomes the root.
@@ -153,13 +114,14 @@ impl Launched {
     /// # Errors
     /// ENOMEM: arguments and environment are too long; EINVAL: one of them contains a NUL; those of
     /// sendmsg(2).
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
-        command: &CommandPlan,
+        plan: &CommandPlan,
+        words: &CommandWords<'_>,
         streams: [BorrowedFd<'_>; 3],
     ) -> Result<bool, Errno> {
         self.arena.overwrite_plan();
-        steps::publish(&self.arena, copy_command(&self.arena, command)?)?;
+        steps::publish(&self.arena, copy_command(&self.arena, plan, words)?)?;
         self.send_with(message::COMMAND, [0; 3], &streams)
     }
 
@@ -171,6 +133,12 @@ impl Launched {
     /// Sends `signal` to the process group of the command with this pid, as [`Launched::signal`].
     pub(crate) fn signal_command(&self, pid: i32, signal: i32) -> Result<bool, Errno> {
         self.send(message::SIGNAL, [signal, pid, 0])
+    }
+
+    /// As [`Launched::signal_command`], to end it: once its first process has ended, or with SIGKILL at
+    /// once, everything that is left in its session is killed.
+    pub(crate) fn end_command(&self, pid: i32, signal: i32) -> Result<bool, Errno> {
+        self.send(message::SIGNAL, [signal, pid, 1])
     }
 
     /// Ends a sandbox that stays, with everything that runs in it. Returns `false` if init has ended.
@@ -451,29 +419,15 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         filter: plan.filter,
         is_traced: plan.is_traced,
         command: match plan.stays {
-            false => Some(copy_command(arena, &plan.command)?),
+            false => {
+                let words = CommandWords::of_plan(&plan.command);
+                Some(copy_command(arena, &plan.command, &words)?)
+            }
             true => None,
         },
         arguments: ArgumentArea::of_this_process()?,
     };
     steps::publish(arena, steps)
-}
-
-fn copy_command<'a>(arena: &'a Arena, plan: &CommandPlan) -> Result<CommandSteps<'a>, Errno> {
-    let mut programs = Vec::with_capacity(plan.programs.len());
-    for program in &plan.programs {
-        programs.push(arena.c_string(program)?);
-    }
-    Ok(CommandSteps {
-        second_filter: arena.slice(&plan.second_filter)?,
-        limits: arena.slice(&plan.limits)?,
-        working_directory: arena.c_string(&plan.working_directory)?,
-        programs: arena.slice(&programs)?,
-        argv: arena.strings(&plan.argv)?,
-        environment: arena.strings(&plan.environment)?,
-        null_stdin: plan.null_stdin,
-        terminal: plan.terminal,
-    })
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {

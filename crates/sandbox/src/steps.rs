@@ -167,7 +167,8 @@ pub(super) mod message {
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the process group of the body, or, if the second value is not 0, of the
-    /// command with this pid.
+    /// command with this pid. If the third value is not 0, SIGKILL is for its whole session, and any
+    /// signal lets its session end with its first process.
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: connect to the body's loopback: id, 1 for IPv6, port.
     pub(crate) const CONNECT: u32 = 19;

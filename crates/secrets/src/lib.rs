@@ -10,6 +10,7 @@ mod error;
 pub mod mask;
 pub mod program;
 mod provider;
+pub mod stream_mask;
 
 pub use error::{SecretError, Unusable};
 

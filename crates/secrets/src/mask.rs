@@ -56,6 +56,14 @@ impl Masks {
         Finder::new(&lowered).mask_names(report);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(crate) fn finder(&self) -> Finder {
+        Finder::new(&self.patterns())
+    }
+
     fn patterns(&self) -> Vec<Secret> {
         let values = self.values.iter();
         values.flat_map(|value| patterns(value.bytes())).collect()
@@ -118,7 +126,7 @@ fn quoted(text: &str) -> String {
 const ROOT: usize = 0;
 
 /// The automaton of all patterns.
-struct Finder {
+pub(crate) struct Finder {
     nodes: Vec<Node>,
     /// The transitions of the root, by byte.
     first: Vec<usize>,
@@ -138,6 +146,12 @@ struct Node {
     depth: usize,
     /// Length of the longest pattern that ends here, in bytes; 0 for none.
     longest: usize,
+}
+
+impl std::fmt::Debug for Finder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Finder")
+    }
 }
 
 impl Drop for Finder {
@@ -272,6 +286,20 @@ impl Finder {
         covered
     }
 
+    /// Adds the bytes of `text` that belong to a value, beyond the first `known`, which were added before.
+    /// Returns how many bytes at its end are the start of a value.
+    pub(crate) fn cover(&self, text: &[u8], covered: &mut Covered, known: usize) -> usize {
+        let mut state = ROOT;
+        for (index, byte) in text.iter().enumerate() {
+            state = self.step(state, *byte);
+            let (longest, end) = (self.nodes[state].longest, index + 1);
+            if longest > 0 && end > known {
+                covered.add(end - longest, end);
+            }
+        }
+        self.nodes[state].depth
+    }
+
     fn mask(&self, text: &mut Vec<u8>, is_truncated: bool) {
         while let Some(covered) = self.covered(text, is_truncated) {
             covered.replace_in(text);
@@ -350,6 +378,7 @@ impl Finder {
         // All fields are listed, so that a new field requires a decision here.
         let Report {
             error,
+            commands,
             stdout,
             stderr,
             recorded_output,
@@ -418,6 +447,10 @@ impl Finder {
         }
         self.mask_egress(egress);
         argv.iter_mut().for_each(|text| self.mask_text(text));
+        let commands = commands.iter_mut().flat_map(|all| &mut all.latest);
+        for word in commands.flat_map(|command| &mut command.argv) {
+            self.mask_message(word);
+        }
         // Reasons may name paths.
         for axis in enforcement {
             axis.reason

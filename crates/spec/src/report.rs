@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 #[cfg(test)]
 use crate::captured::StreamDocument;
@@ -23,12 +23,13 @@ use crate::plan_report::PlannedPath;
 use crate::preparation_report::PreparationReport;
 use crate::run_form::RunForm;
 pub use crate::runner_report::RunnerReport;
+use crate::sandboxes::EndedCommands;
 use crate::syscall_policy::SyscallPolicyName;
 use crate::usage_sample::UsageSample;
 use crate::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document format. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "2.4";
+pub const SCHEMA_VERSION: &str = "2.5";
 
 pub(crate) const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -49,6 +50,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// How the body's first process ended; `null`: it never ran.
     pub exit: Option<Exit>,
+    /// The commands of a sandbox that stays, which has no body; `null`: of any other run.
+    pub commands: Option<EndedCommands>,
     /// The signal to the runner that cancelled the run; `null`: the outcome is not `cancelled`.
     pub cancelled_by: Option<i32>,
     /// Why the outcome is `refused` or `failed`; `null`: it is neither.
@@ -171,7 +174,7 @@ impl Default for Plan {
 }
 
 /// How the body's first process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Exit {
     /// Exit code; `null`: a signal ended it.
@@ -572,6 +575,7 @@ impl Report {
             started_at: String::new(),
             outcome,
             exit: None,
+            commands: None,
             cancelled_by: None,
             error: None,
             timings: Vec::new(),

@@ -77,9 +77,9 @@ pub struct SandboxBlock {
     pub mounts: Vec<MountRequest>,
     pub read_only: bool,
     pub policy: bool,
-    /// Event name of `lifecycle.pause_after_idle`. No effect.
+    /// Event name of `lifecycle.pause_after_idle`. Of a sandbox that stays alone.
     pub pause_after_idle: Option<String>,
-    /// Event name of `lifecycle.destroy_on`. No effect.
+    /// Event name of `lifecycle.destroy_on`. Of a sandbox that stays alone.
     pub destroy_on: Option<String>,
 }
 

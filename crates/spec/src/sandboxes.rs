@@ -1,8 +1,12 @@
 //! Sandboxes that stay: their names, and the documents that pass through their control sockets.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::Outcome;
 use crate::path::escape;
+use crate::report::Exit;
 
 /// With a run id and the path of a descriptor it must fit into the address of a socket (unix(7)).
 const NAME_BYTES_MAX: usize = 48;
@@ -11,8 +15,15 @@ const NAME_BYTES_MAX: usize = 48;
 /// command.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
+/// Most commands that are listed after their end.
+const ENDED_COMMANDS_MAX: usize = 128;
+
+/// Most bytes of the words of a command in a list.
+const SHOWN_BYTES_MAX: usize = 1024;
+
 /// The name of a sandbox, which is that of its control socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct SandboxName(String);
 
@@ -71,6 +82,12 @@ pub struct CommandRequest {
     /// `None`: that of the sandbox.
     pub working_directory: Option<Vec<u8>>,
     pub terminal: Option<TerminalSize>,
+    /// After this time it is stopped.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// Nobody waits for it.
+    #[serde(default)]
+    pub is_detached: bool,
 }
 
 /// The size of a terminal, in characters.
@@ -81,34 +98,183 @@ pub struct TerminalSize {
     pub columns: u16,
 }
 
-/// A sandbox, as its supervisor describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxState {
-    pub name: SandboxName,
-    pub run_id: String,
-    pub start_unix_s: i64,
-    pub is_paused: bool,
-    pub commands: Vec<RunningCommand>,
+/// What happens to a sandbox in which no command runs or comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IdleTimes {
+    /// After this time it ends.
+    pub end: Option<Duration>,
+    /// After this time it is paused until the next command.
+    pub pause: Option<Duration>,
 }
 
-/// A command that runs.
+/// A sandbox, as its supervisor describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunningCommand {
-    /// Inside.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SandboxState {
+    /// The name.
+    pub name: SandboxName,
+    /// The id of its run: lower-case ULID.
+    pub run_id: String,
+    /// When it was created, in seconds since 1970.
+    pub start_unix_s: i64,
+    /// Whether its processes are stopped.
+    pub is_paused: bool,
+    /// The commands that run, by their ids.
+    pub commands: Vec<CommandRecord>,
+    /// The commands that ended.
+    pub ended: EndedCommands,
+}
+
+/// Commands that ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EndedCommands {
+    /// The last 128, in the order of their ends.
+    pub latest: Vec<CommandRecord>,
+    /// The number of those that ended earlier.
+    pub unlisted: u64,
+}
+
+impl EndedCommands {
+    /// Adds a command. Beyond [`ENDED_COMMANDS_MAX`] the earliest one is only counted.
+    pub fn add(&mut self, record: CommandRecord) {
+        if self.latest.len() == ENDED_COMMANDS_MAX {
+            self.latest.remove(0);
+            self.unlisted += 1;
+        }
+        self.latest.push(record);
+    }
+}
+
+/// A command of a sandbox that stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CommandRecord {
+    /// Its number in the sandbox, from 1.
+    pub id: u64,
+    /// The process id of its first process in the sandbox.
     pub pid: i32,
-    /// Escaped.
+    /// The program and its arguments, escaped; `…` stands for what is left out beyond 1 KiB.
     pub argv: Vec<String>,
+    /// Whether it was started with --detach.
+    pub is_detached: bool,
+    /// Its --timeout; `null`: none.
+    pub timeout_ms: Option<u64>,
+    /// UTC, RFC 3339, to the millisecond.
+    pub started_at: String,
+    /// As `started_at`; `null`: it runs.
+    pub ended_at: Option<String>,
+    /// `exited`, `signaled` or `timed_out`, or `cancelled` by the end of the sandbox; `null`: it runs.
+    pub outcome: Option<Outcome>,
+    /// How its first process ended; `null`: it runs, or the sandbox ended first.
+    pub exit: Option<Exit>,
+}
+
+/// The words of a command for a list: escaped, and not more than a kilobyte.
+#[must_use]
+pub fn shown_words(argv: &[Vec<u8>]) -> Vec<String> {
+    let mut left = SHOWN_BYTES_MAX;
+    let mut shown = Vec::new();
+    for word in argv {
+        // Escaping makes no word shorter.
+        let mut text = escape(&word[..word.len().min(left)]);
+        let is_cut = left == 0 || word.len() > left || text.len() > left;
+        if is_cut {
+            let mut ends = (0..=text.len().min(left)).rev();
+            let end = ends.find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or(0));
+            text.push('…');
+        }
+        left = left.saturating_sub(text.len().max(1));
+        shown.push(text);
+        if is_cut {
+            break;
+        }
+    }
+    shown
+}
+
+/// What `runner sandbox logs` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogRequest {
+    /// `None`: the last command that was started with --detach.
+    pub command: Option<u64>,
+    /// How much of standard output and standard error is known.
+    pub from: [u64; 2],
+    /// Wait until there is more, or the command has ended.
+    pub follows: bool,
+}
+
+/// What a command wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAnswer {
+    pub command: u64,
+    /// Whether its first process has ended.
+    pub has_ended: bool,
+    /// Standard output and standard error.
+    pub streams: [LogPart; 2],
+}
+
+/// A part of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPart {
+    /// Where it ends, in bytes from the start of the stream.
+    pub end: u64,
+    /// Bytes before it that were asked for and are not kept.
+    pub missed: u64,
+    pub base64: String,
 }
 
 /// What `runner sandbox ls --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:sandboxes")))]
 pub struct SandboxListing {
+    /// The sandboxes of this user, by name.
     pub sandboxes: Vec<SandboxState>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_a_list_are_escaped_and_short() {
+        let bytes = |words: &[&str]| -> Vec<Vec<u8>> {
+            words.iter().map(|word| word.as_bytes().to_vec()).collect()
+        };
+        assert_eq!(shown_words(&bytes(&["sh", "a\u{1b}b"])), ["sh", r"a\x1bb"]);
+        let long = shown_words(&[b"ls".to_vec(), vec![0xff; 1 << 20], b"never".to_vec()]);
+        assert_eq!(long.len(), 2);
+        assert!(long[1].ends_with('…') && long[1].len() <= SHOWN_BYTES_MAX + '…'.len_utf8());
+        let many = shown_words(&vec![b"word".to_vec(); 1 << 16]);
+        assert!(many.concat().len() <= SHOWN_BYTES_MAX + '…'.len_utf8());
+        assert_eq!(many.last().map(String::as_str), Some("…"));
+        let empty = shown_words(&vec![Vec::new(); 1 << 16]);
+        assert!(empty.len() <= SHOWN_BYTES_MAX + 1, "{}", empty.len());
+    }
+
+    #[test]
+    fn only_the_last_ended_commands_are_listed() {
+        let mut ended = EndedCommands::default();
+        let count = u64::try_from(ENDED_COMMANDS_MAX).expect("small") + 5;
+        for id in 1..=count {
+            ended.add(CommandRecord {
+                id,
+                pid: 2,
+                argv: Vec::new(),
+                is_detached: false,
+                timeout_ms: None,
+                started_at: String::new(),
+                ended_at: None,
+                outcome: None,
+                exit: None,
+            });
+        }
+        let ids: Vec<u64> = ended.latest.iter().map(|record| record.id).collect();
+        assert_eq!((ended.unlisted, ids), (5, (6..=count).collect()));
+    }
 
     #[test]
     fn a_name_has_no_path_and_no_control_character() {

@@ -109,10 +109,10 @@ impl Arena {
     }
 
     /// Copies strings as the null-terminated array that execve(2) takes.
-    pub fn strings(&self, strings: &[Vec<u8>]) -> Result<StringArray<'_>, Errno> {
+    pub fn strings(&self, strings: &[impl AsRef<[u8]>]) -> Result<StringArray<'_>, Errno> {
         let mut pointers = Vec::with_capacity(strings.len() + 1);
         for string in strings {
-            pointers.push(self.c_string(string)?.as_ptr());
+            pointers.push(self.c_string(string.as_ref())?.as_ptr());
         }
         pointers.push(std::ptr::null());
         self.slice(&pointers).map(StringArray)

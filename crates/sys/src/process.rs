@@ -190,6 +190,17 @@ pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     }
 }
 
+/// The session of a process (getsid(2)); 0: it began outside of this pid namespace.
+pub fn session_of(pid: i32) -> Result<i32, Errno> {
+    // SAFETY: integers only.
+    let session = unsafe { libc::getsid(pid) };
+    if session < 0 {
+        Err(last_errno())
+    } else {
+        Ok(session)
+    }
+}
+
 /// Closes every descriptor except those in `keep`, which must be sorted (close_range(2)). Allocates
 /// nothing.
 pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {

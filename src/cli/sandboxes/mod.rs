@@ -1,27 +1,32 @@
 //! `runner sandbox`: sandboxes that stay, and commands in them.
 
+mod logs;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cli::args::{CommonFlags, EnvironmentFlags, MessageFlags, RunFlags};
 use crate::cli::context::ProcessContext;
 use crate::cli::environment;
-use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, of_signal};
+use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::plan::Invocation;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::request::RequestError;
 use crate::cli::systemd_scope;
+use crate::run::staying::StayingSandbox;
 use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
 use sandbox::steps::ChildStep;
+use spec::limits::milliseconds;
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, SandboxListing, SandboxName, TerminalSize};
-use spec::units::count;
+use spec::sandboxes::{CommandRequest, IdleTimes, SandboxListing, SandboxName, TerminalSize};
+use spec::units::{self, count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
 
@@ -32,7 +37,7 @@ the sandbox stays until it is removed.
 
 Examples:
   runner sandbox create --name build --rw . -m 2g
-  runner sandbox create --image oci:./debian --timeout 1h
+  runner sandbox create --image oci:./debian --timeout 1h --idle-timeout 10m
   runner sandbox create --manifest sandbox.yaml
 
 Exit codes: 0; 125 it could not be created.";
@@ -41,10 +46,14 @@ pub(super) const EXEC_HELP: &str = "\
 Examples:
   runner sandbox exec build -- make -j4
   echo text | runner sandbox exec -i build -- wc -c
+  runner sandbox exec --timeout 10m build -- make test
 
-Exit codes: that of the command; 125 wrong usage, no such sandbox, or the command could not be
-started; 126 the program could not be executed, 127 it was not found, 128 + n signal n ended the
-command, 137 also if the sandbox ended first.";
+At the end of --timeout the process group of the command gets the stop signal of the sandbox, and
+after its --grace what is left in the command's session gets SIGKILL.
+
+Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or it
+could not be started; 126 the program could not be executed, 127 it was not found, 128 + n signal n
+ended the command, 137 also if the sandbox ended first.";
 
 #[derive(Debug, clap::Args)]
 pub struct Sandbox {
@@ -64,6 +73,9 @@ pub enum SandboxVerb {
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
+    /// Print what a command wrote that was started with --detach
+    #[command(after_help = logs::LOGS_HELP)]
+    Logs(logs::Logs),
     /// Stop all processes of sandboxes until they are resumed
     #[command(after_help = "Examples:\n  runner sandbox pause build")]
     Pause(Named),
@@ -80,6 +92,12 @@ pub struct Create {
     /// The name of the sandbox [default: its run id]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// End the sandbox if no command runs or comes for this time
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub idle_timeout: Option<Duration>,
+    /// Pause the sandbox if no command runs or comes for this time; the next command resumes it
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub pause_after_idle: Option<Duration>,
     #[command(flatten)]
     pub flags: RunFlags,
 }
@@ -92,12 +110,15 @@ pub struct ExecIn {
     /// Give the command a terminal of its own
     #[arg(short, long)]
     pub tty: bool,
-    /// Return once the command runs; its output is dropped
+    /// Return once the command runs; `runner sandbox logs` prints its output
     #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
     pub detach: bool,
     /// Set a variable; without =VALUE its value is taken from your environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
+    /// End the command after this time, with exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = read_time)]
+    pub timeout: Option<Duration>,
     /// The working directory in the sandbox [default: that of `create`]
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
@@ -133,14 +154,40 @@ pub struct Named {
 }
 
 impl Create {
-    /// The name, and the run that becomes the sandbox.
-    pub(super) fn into_run(self) -> (Option<String>, Invocation) {
+    /// What is asked of the sandbox, and the run that becomes it.
+    pub(super) fn into_run(self) -> (StayFlags, Invocation) {
         let invocation = Invocation {
             bundle: None,
             flags: self.flags,
             words: Vec::new(),
         };
-        (self.name, invocation)
+        let stay = StayFlags {
+            name: self.name,
+            idle_times: IdleTimes {
+                end: self.idle_timeout,
+                pause: self.pause_after_idle,
+            },
+        };
+        (stay, invocation)
+    }
+}
+
+/// The flags of a sandbox that stays alone.
+#[derive(Debug)]
+pub(super) struct StayFlags {
+    name: Option<String>,
+    idle_times: IdleTimes,
+}
+
+impl StayFlags {
+    /// # Errors
+    /// The name is none.
+    pub(super) fn into_sandbox(
+        self,
+        readiness: Option<Readiness>,
+    ) -> Result<StayingSandbox, ErrorReport> {
+        let name = self.name.as_deref().map(parse_name).transpose()?;
+        Ok(StayingSandbox::new(name, self.idle_times, readiness))
     }
 }
 
@@ -150,6 +197,7 @@ impl SandboxVerb {
             Self::Create(create) => &create.flags.common,
             Self::Exec(exec) => &exec.common,
             Self::Ls(flags) => &flags.common,
+            Self::Logs(logs) => &logs.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
         }
@@ -160,7 +208,7 @@ impl SandboxVerb {
 ///
 /// # Errors
 /// It is no name.
-pub(super) fn parse_name(name: &str) -> Result<SandboxName, ErrorReport> {
+fn parse_name(name: &str) -> Result<SandboxName, ErrorReport> {
     SandboxName::parse(name).map_err(|error| SandboxError::from(error).report())
 }
 
@@ -220,6 +268,7 @@ pub(super) fn sandbox(
             });
             listed.map_err(|error| error.report())
         }
+        SandboxVerb::Logs(args) => logs::print(args, caller, printer),
         SandboxVerb::Rm(rm) => Ok(each(&rm.sandboxes, printer, |name| {
             sandboxes::remove(caller, name, rm.force)
         })),
@@ -259,6 +308,8 @@ fn run_command(
             .collect(),
         environment: variables_of_command,
         terminal,
+        timeout_ms: exec.timeout.map(milliseconds),
+        is_detached: exec.detach,
         working_directory: exec
             .workdir
             .as_ref()
@@ -273,7 +324,19 @@ fn run_command(
     let answer = answer.map_err(|error| error.report())?;
     let program = escape(exec.command[0].as_bytes());
     Ok(match answer {
-        Answer::Ended(raw_status) => code_of(raw_status),
+        Answer::Ended {
+            has_timed_out: true,
+            ..
+        } => {
+            let limit = exec.timeout.map_or(0, milliseconds);
+            let limit = units::milliseconds(limit);
+            printer.line(
+                Tone::Error,
+                &format!("timed out: the command ran for {limit}; --timeout sets it"),
+            );
+            TIMED_OUT
+        }
+        Answer::Ended { raw_status, .. } => code_of(raw_status),
         Answer::NotStarted(step, errno) => {
             let (code, error) = not_started(&name, &program, step, errno);
             printer.problem("not started", &error);
@@ -289,6 +352,15 @@ fn run_command(
         Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
         Answer::Started(_) => 0,
     })
+}
+
+/// Reads a time, which is not 0.
+fn read_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        false => Ok(time),
+        true => Err("0 would leave no time; omit the flag for no limit".to_owned()),
+    }
 }
 
 /// The size of the caller's terminal, or docker's where there is none.

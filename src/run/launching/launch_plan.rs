@@ -100,7 +100,6 @@ pub(in crate::run) fn launch_plan(
             environment: keep_from_children(|| environment::environment(&parts)),
             shell: provider::shell(&resolved.manifest),
             null_stdin: false,
-            terminal: None,
         },
         stays: matches!(request.subject, Subject::Sandbox),
         caller_terminal: caller_terminal(request),

@@ -28,6 +28,7 @@ use crate::run::supervision::network_report::NetworkReport;
 use crate::run::supervision::stream_reports::{finish_stream, recorded_stream};
 use confinement::confine_supervisor;
 use sandbox::cgroups::Counted;
+use sandbox::control::Commands;
 use sandbox::host;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
@@ -39,6 +40,7 @@ use spec::io::contract::DOCUMENT_BYTES_MAX;
 use spec::limits::Limit;
 use spec::observation::KindObservation;
 use spec::report::{Denial, StreamReport};
+use spec::sandboxes::EndedCommands;
 use spec::usage_sample::UsageSample;
 use sys::terminal;
 
@@ -86,6 +88,8 @@ pub(super) struct Watched {
     /// What `--record-output` keeps, not masked.
     pub(super) recorded: Option<RecordedOutput>,
     pub(super) network: Option<NetworkReport>,
+    /// Of a sandbox that stays.
+    pub(super) commands: Option<EndedCommands>,
 }
 
 impl Run<'_> {
@@ -171,6 +175,8 @@ impl Run<'_> {
             attached,
         )
         .map_err(|error| RunError::host(error.act)(error.errno))?;
+        let commands = commands.as_deref_mut().and_then(Option::as_mut);
+        let commands = commands.map(Commands::finish);
         supervised.counted = meter.counted;
         let samples = meter.take_samples();
         let network_setup = &supervised.network_setup;
@@ -194,6 +200,7 @@ impl Run<'_> {
             document: document.map(|kept| kept.bytes),
             recorded,
             network,
+            commands,
         })
     }
 

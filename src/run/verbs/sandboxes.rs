@@ -6,14 +6,15 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::host::resources::runtime_directory;
-use sandbox::control::{Answer, CallerStreams, ControlError, Refusal};
+use sandbox::control::{Answer, CallerStreams, Client, ControlError, Refusal};
 use sandbox::prepare::BodyStreams;
 use sandbox::records::{RecordsError, Sandboxes};
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
+use spec::did_you_mean::nearest;
 use spec::report::{ErrorReport, with_causes};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, NotAName, SandboxName, SandboxState};
+use spec::sandboxes::{CommandRequest, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState};
 use sys::terminal::RawMode;
 
 /// A request to a sandbox failed.
@@ -24,7 +25,11 @@ pub(crate) enum SandboxError {
     #[error(transparent)]
     Records(#[from] RecordsError),
     #[error("there is no sandbox {name}")]
-    NoSandbox { name: SandboxName },
+    NoSandbox {
+        name: SandboxName,
+        /// One with a similar name.
+        similar: Option<SandboxName>,
+    },
     #[error("the sandbox {name} was not removed: commands run in it")]
     Busy { name: SandboxName },
     #[error("the sandbox {name} is ending")]
@@ -33,6 +38,8 @@ pub(crate) enum SandboxError {
     Paused { name: SandboxName },
     #[error("the sandbox {name} cannot be paused: it has no cgroup that can be frozen")]
     NoFreezer { name: SandboxName },
+    #[error("the sandbox {name} keeps no output of such a command")]
+    NoLog { name: SandboxName },
     #[error("the sandbox {name} was created by another version of runner")]
     Version { name: SandboxName },
     #[error("the supervisor of the sandbox {name} does not answer as expected")]
@@ -58,6 +65,7 @@ impl SandboxError {
             Refusal::Version => Self::Version { name },
             Refusal::Paused => Self::Paused { name },
             Refusal::NoFreezer => Self::NoFreezer { name },
+            Refusal::NoLog => Self::NoLog { name },
             Refusal::Malformed => Self::Control {
                 name,
                 source: ControlError::Malformed,
@@ -67,7 +75,10 @@ impl SandboxError {
 
     fn of_control(name: &SandboxName, error: ControlError) -> Self {
         match error {
-            ControlError::NoSandbox => Self::NoSandbox { name: name.clone() },
+            ControlError::NoSandbox => Self::NoSandbox {
+                name: name.clone(),
+                similar: None,
+            },
             ControlError::Records(error) => Self::Records(error),
             ControlError::Refused(refusal) => Self::refused(name, refusal),
             source @ (ControlError::Malformed | ControlError::Call { .. }) => Self::Control {
@@ -82,9 +93,12 @@ impl SandboxError {
         let (code, hint) = match self {
             Self::Name(_) => ("sandbox_name", None),
             Self::Records(_) | Self::Call { .. } => ("host_failed", None),
-            Self::NoSandbox { .. } => (
+            Self::NoSandbox { similar, .. } => (
                 "no_sandbox",
-                Some("`runner sandbox ls` lists them".to_owned()),
+                Some(match similar {
+                    Some(similar) => format!("did you mean {similar}?"),
+                    None => "`runner sandbox ls` lists them".to_owned(),
+                }),
             ),
             Self::Busy { name } => (
                 "sandbox_busy",
@@ -98,6 +112,13 @@ impl SandboxError {
             Self::NoFreezer { .. } => (
                 "sandbox_no_freezer",
                 Some("`runner doctor` says which groups this user may create".to_owned()),
+            ),
+            Self::NoLog { name } => (
+                "no_log",
+                Some(format!(
+                    "it keeps that of the last 64 commands that were started with --detach; \
+                     `runner sandbox ls --json` has the ids of {name}"
+                )),
             ),
             Self::Version { .. } => (
                 "sandbox_version",
@@ -119,6 +140,22 @@ impl SandboxError {
 
 fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
     Ok(Sandboxes::open(&runtime_directory(caller))?)
+}
+
+/// Connects to the supervisor of a sandbox.
+fn connect(caller: &Caller, name: &SandboxName) -> Result<Client, SandboxError> {
+    let sandboxes = open(caller)?;
+    let connected = sandboxes.connect(name);
+    connected.map_err(|error| match SandboxError::of_control(name, error) {
+        SandboxError::NoSandbox { name, .. } => {
+            let names = sandboxes.names().unwrap_or_default();
+            let known = names.iter().map(SandboxName::as_str);
+            let similar = nearest(name.as_str(), known);
+            let similar = similar.and_then(|similar| SandboxName::parse(similar).ok());
+            SandboxError::NoSandbox { name, similar }
+        }
+        error => error,
+    })
 }
 
 /// Lists the sandboxes whose supervisors answer.
@@ -145,10 +182,21 @@ pub(crate) fn list(caller: &Caller) -> Result<Vec<SandboxState>, SandboxError> {
 /// # Errors
 /// [`SandboxError`].
 pub(crate) fn remove(caller: &Caller, name: &SandboxName, force: bool) -> Result<(), SandboxError> {
-    let ended = open(caller)?
-        .connect(name)
-        .and_then(|client| client.end(force));
+    let ended = connect(caller, name)?.end(force);
     ended.map_err(|error| SandboxError::of_control(name, error))
+}
+
+/// Reads what a command wrote that was started detached.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn read_log(
+    caller: &Caller,
+    name: &SandboxName,
+    wanted: &LogRequest,
+) -> Result<LogAnswer, SandboxError> {
+    let asked = connect(caller, name)?.log(wanted);
+    asked.map_err(|error| SandboxError::of_control(name, error))
 }
 
 /// Stops all processes of a sandbox, or lets them go on.
@@ -160,13 +208,12 @@ pub(crate) fn pause(
     name: &SandboxName,
     is_paused: bool,
 ) -> Result<(), SandboxError> {
-    let asked = open(caller)?.connect(name).and_then(|client| {
-        if is_paused {
-            client.pause()
-        } else {
-            client.resume()
-        }
-    });
+    let client = connect(caller, name)?;
+    let asked = if is_paused {
+        client.pause()
+    } else {
+        client.resume()
+    };
     asked.map_err(|error| SandboxError::of_control(name, error))
 }
 
@@ -176,7 +223,7 @@ pub(crate) enum Attachment {
     Output,
     /// Standard input, too.
     Interactive,
-    /// They are not: the command reads nothing, and its output is dropped.
+    /// They are not: the command reads nothing, and the sandbox keeps the end of its output.
     Detached,
 }
 
@@ -202,7 +249,7 @@ pub(crate) fn execute(
         }
     }
     .map_err(failed("make the streams of the command"))?;
-    let client = open(caller)?.connect(name).map_err(of_control)?;
+    let client = connect(caller, name)?;
     let started = client.exec(wanted, &ends).map_err(of_control)?;
     // Otherwise the end of the command's output would not be seen.
     drop(ends);

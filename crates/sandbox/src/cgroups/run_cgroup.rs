@@ -203,6 +203,12 @@ impl RunCgroup {
         }
     }
 
+    /// Whether there is a group that [`RunCgroup::pause`] freezes.
+    #[must_use]
+    pub fn can_pause(&self) -> bool {
+        self.with_all_processes().is_some()
+    }
+
     /// Stops all processes of the run until [`RunCgroup::resume`] (cgroup freezer). Each stops when it next
     /// leaves the kernel. Returns `false` without a freezer.
     ///

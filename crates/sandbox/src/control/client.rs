@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Refusal, VERSION, answer, request};
 use crate::prepare::BodyStreams;
 use crate::records::RecordsError;
 use crate::steps::ChildStep;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, SandboxState};
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, SandboxState};
 use sys::file::errno_of;
 use sys::link::{self, Message, Received};
 
@@ -29,8 +31,12 @@ pub enum Answer {
     Started(Option<OwnedFd>),
     /// The step that failed, and the errno.
     NotStarted(ChildStep, Errno),
-    /// Wait status of its first process.
-    Ended(i32),
+    /// Its first process has ended.
+    Ended {
+        raw_status: i32,
+        /// It was stopped, because its time was over.
+        has_timed_out: bool,
+    },
     Refused(Refusal),
     /// The sandbox has ended, and the command with it.
     Gone,
@@ -112,16 +118,7 @@ impl Client {
         wanted: &CommandRequest,
         streams: &BodyStreams,
     ) -> Result<Answer, ControlError> {
-        let failed = call("send the command to the supervisor");
-        let text = serde_json::to_vec(wanted).map_err(|_encode| failed(Errno::INVAL))?;
-        if text.len() > DOCUMENT_BYTES_MAX {
-            return Err(failed(Errno::TOOBIG));
-        }
-        let mut document = memory_file().map_err(&failed)?;
-        let written = document
-            .write_all(&text)
-            .and_then(|()| document.seek(SeekFrom::Start(0)));
-        written.map_err(|error| failed(errno_of(&error)))?;
+        let document = document(wanted)?;
         let BodyStreams {
             stdin,
             stdout,
@@ -153,14 +150,17 @@ impl Client {
         let Some((Message { kind, values }, descriptors)) = self.hear()? else {
             return Ok(Answer::Gone);
         };
-        let [first, _, errno] = values;
+        let [first, second, errno] = values;
         match kind {
             answer::STARTED => Ok(Answer::Started(descriptors.into_iter().flatten().next())),
             answer::NOT_STARTED => {
                 let (step, _) = ChildStep::from_number(first).ok_or(ControlError::Malformed)?;
                 Ok(Answer::NotStarted(step, link::errno_from_peer(errno)))
             }
-            answer::ENDED => Ok(Answer::Ended(first)),
+            answer::ENDED => Ok(Answer::Ended {
+                raw_status: first,
+                has_timed_out: second != 0,
+            }),
             answer::REFUSED => {
                 let refusal = Refusal::of_number(first).ok_or(ControlError::Malformed)?;
                 Ok(Answer::Refused(refusal))
@@ -175,14 +175,26 @@ impl Client {
     /// [`ControlError`].
     pub fn state(&self) -> Result<SandboxState, ControlError> {
         let failed = call("ask the supervisor for the state of the sandbox");
-        let mut document = memory_file().map_err(&failed)?;
-        self.send(request::STATE, 0, &[document.as_fd()])?;
+        self.ask(request::STATE, memory_file().map_err(failed)?)
+    }
+
+    /// Asks for what a command wrote.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn log(&self, wanted: &LogRequest) -> Result<LogAnswer, ControlError> {
+        self.ask(request::LOG, document(wanted)?)
+    }
+
+    /// Sends a request whose answer replaces the content of `document`.
+    fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
+        self.send(kind, 0, &[document.as_fd()])?;
         self.expect_done()?;
         let mut text = Vec::new();
         let read = document
             .seek(SeekFrom::Start(0))
             .and_then(|_start| document.read_to_end(&mut text));
-        read.map_err(|error| failed(errno_of(&error)))?;
+        read.map_err(|error| call("read the answer of the supervisor")(errno_of(&error)))?;
         serde_json::from_slice(&text).map_err(|_encode| ControlError::Malformed)
     }
 
@@ -256,4 +268,19 @@ impl Client {
 
 fn memory_file() -> Result<File, Errno> {
     memfd_create(c"control", MemfdFlags::CLOEXEC).map(File::from)
+}
+
+/// A file with `wanted`, read from its start.
+fn document(wanted: &impl Serialize) -> Result<File, ControlError> {
+    let failed = call("send the request to the supervisor");
+    let text = serde_json::to_vec(wanted).map_err(|_encode| failed(Errno::INVAL))?;
+    if text.len() > DOCUMENT_BYTES_MAX {
+        return Err(failed(Errno::TOOBIG));
+    }
+    let mut document = memory_file().map_err(&failed)?;
+    let written = document
+        .write_all(&text)
+        .and_then(|()| document.seek(SeekFrom::Start(0)));
+    written.map_err(|error| failed(errno_of(&error)))?;
+    Ok(document)
 }

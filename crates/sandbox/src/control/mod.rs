@@ -2,16 +2,23 @@
 //!
 //! A socket of the runtime directory, which no body sees. It carries the messages of [`sys::link`];
 //! longer data is in a memory file whose descriptor comes with the message. The streams of a command
-//! are descriptors of the client, so its output does not pass through the supervisor.
+//! are descriptors of the client, so its output does not pass through the supervisor, except that of a
+//! command that nobody waits for, of which the end is kept.
 
 mod attach;
 mod client;
+mod clock;
+mod ending;
+mod logs;
+mod requester;
+mod running;
 mod server;
 
 pub use attach::CallerStreams;
 pub(crate) use client::listen;
 pub use client::{Answer, Client, ControlError};
-pub use server::Commands;
+pub use logs::{Mask, OutputMasks};
+pub use server::{Commands, CommandsPlan};
 
 /// The version of these messages, the first value of each request.
 const VERSION: i32 = 1;
@@ -30,6 +37,9 @@ mod request {
     pub(super) const PAUSE: u32 = 5;
     /// Let them go on.
     pub(super) const RESUME: u32 = 6;
+    /// Replace the [`spec::sandboxes::LogRequest`] in the file that comes with it by the answer, once there
+    /// is one.
+    pub(super) const LOG: u32 = 7;
 }
 
 /// Answers of the supervisor.
@@ -38,7 +48,7 @@ mod answer {
     pub(super) const STARTED: u32 = 16;
     /// It was not: step, index, errno.
     pub(super) const NOT_STARTED: u32 = 17;
-    /// The command's first process has ended: wait status.
+    /// The command's first process has ended: wait status, and 1 if its time was over.
     pub(super) const ENDED: u32 = 18;
     /// Done.
     pub(super) const DONE: u32 = 19;
@@ -62,16 +72,19 @@ pub enum Refusal {
     Paused = 5,
     /// It has no cgroup that can be frozen.
     NoFreezer = 6,
+    /// No output of such a command is kept.
+    NoLog = 7,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Version,
         Self::Malformed,
         Self::Busy,
         Self::Ending,
         Self::Paused,
         Self::NoFreezer,
+        Self::NoLog,
     ];
 
     fn of_number(number: i32) -> Option<Self> {

@@ -1,22 +1,26 @@
 //! The supervisor's side: accepts clients of the same user, and starts their commands one at a time.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use serde::Serialize;
 
+use super::clock::Clock;
+use super::logs::{Logs, OutputMasks};
+use super::requester::{Client, Task};
+use super::running::{CommandList, Ended};
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
-use crate::launch::{CommandEvent, CommandPlan, Launched, program_candidates};
+use crate::command_plan::{CommandWords, variables_of};
+use crate::launch::{CommandEvent, CommandPlan, Launched};
 use crate::steps::ChildStep;
-use spec::path::escape;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, RunningCommand, SandboxState};
-use sys::allocator::keep_from_children;
+use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
 use sys::file::{read_regular, regular_size};
-use sys::link::{self, Message, Received};
+use sys::link::{self, Received};
 use sys::probe::effective_uid;
 
 /// Most clients whose request is awaited; further ones wait in the queue of the socket.
@@ -25,112 +29,60 @@ const ASKING_MAX: usize = 64;
 /// Numbers of signals (signal(7)); for others init would fail.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
+/// What [`Commands`] need.
+#[derive(Debug)]
+pub struct CommandsPlan {
+    /// It listens.
+    pub socket: OwnedFd,
+    /// What each command gets besides its words.
+    pub common: CommandPlan,
+    pub state: SandboxState,
+    /// For the output that is kept.
+    pub masks: OutputMasks,
+    pub idle_times: IdleTimes,
+}
+
 /// The commands of a sandbox and the clients that asked for them.
 #[derive(Debug)]
 pub struct Commands {
     socket: OwnedFd,
     /// What each command gets besides its words.
     common: CommandPlan,
-    state: SandboxState,
-    clients: Vec<Client>,
+    /// Without its commands.
+    pub(super) state: SandboxState,
+    pub(super) list: CommandList,
+    logs: Logs,
+    pub(super) idle_times: IdleTimes,
+    pub(super) is_paused_by_idling: bool,
+    /// When a command came or ended last, on the clock.
+    pub(super) last_use: Duration,
+    pub(super) clients: Vec<Client>,
     /// No descriptor is left for another client.
     is_full: bool,
-    is_ending: bool,
+    pub(super) is_ending: bool,
     /// When init was told to exit.
-    exit_requested: Option<Instant>,
-    pause: Pause,
-}
-
-/// Time that does not count as the lifetime of the sandbox.
-#[derive(Debug, Default)]
-struct Pause {
-    since: Option<Instant>,
-    earlier: Duration,
-}
-
-impl Pause {
-    fn total(&self, now: Instant) -> Duration {
-        let current = self.since.map(|since| now.duration_since(since));
-        self.earlier + current.unwrap_or_default()
-    }
-
-    fn begin(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
-    }
-
-    fn end(&mut self, now: Instant) {
-        self.earlier = self.total(now);
-        self.since = None;
-    }
-}
-
-#[derive(Debug)]
-struct Client {
-    /// `None`: it is gone, and its command runs on.
-    link: Option<OwnedFd>,
-    task: Task,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Task {
-    /// Its request is awaited.
-    Asking,
-    /// Init starts its command.
-    Starting,
-    Running {
-        pid: i32,
-    },
-    /// It waits for the end of the supervisor.
-    Staying,
-    Done,
-}
-
-impl Client {
-    fn answer(&mut self, kind: u32, values: [i32; 3]) {
-        self.answer_with(kind, values, &[]);
-    }
-
-    fn answer_with(&mut self, kind: u32, values: [i32; 3], descriptors: &[BorrowedFd<'_>]) {
-        let Some(link) = &self.link else { return };
-        // A client that is gone needs no answer.
-        if link::send(link.as_fd(), Message { kind, values }, descriptors).is_err() {
-            self.link = None;
-        }
-    }
-
-    /// Gives the last answer.
-    fn finish(&mut self, kind: u32, values: [i32; 3]) {
-        self.answer(kind, values);
-        self.task = Task::Done;
-    }
-
-    /// Refuses a request, and hears no other of this client. Its command runs on.
-    fn refuse(&mut self, refusal: Refusal) {
-        self.answer(answer::REFUSED, [refusal as i32, 0, 0]);
-        self.leave();
-    }
-
-    fn leave(&mut self) {
-        self.link = None;
-        if self.task == Task::Asking {
-            self.task = Task::Done;
-        }
-    }
+    pub(super) exit_requested: Option<Instant>,
+    pub(super) clock: Clock,
 }
 
 impl Commands {
-    /// `socket` listens; `common` is what each command gets besides its words.
+    /// Serves commands from now on.
     #[must_use]
-    pub fn new(socket: OwnedFd, common: CommandPlan, state: SandboxState) -> Self {
+    pub fn new(plan: CommandsPlan) -> Self {
         Self {
-            socket,
-            common,
-            state,
+            socket: plan.socket,
+            common: plan.common,
+            state: plan.state,
+            list: CommandList::default(),
+            logs: Logs::new(plan.masks),
+            idle_times: plan.idle_times,
+            is_paused_by_idling: false,
+            last_use: Duration::ZERO,
             clients: Vec::new(),
             is_full: false,
             is_ending: false,
             exit_requested: None,
-            pause: Pause::default(),
+            clock: Clock::new(Instant::now()),
         }
     }
 
@@ -154,17 +106,10 @@ impl Commands {
         })
     }
 
-    fn starting(&self) -> Option<usize> {
+    pub(super) fn starting(&self) -> Option<usize> {
         self.clients
             .iter()
             .position(|client| client.task == Task::Starting)
-    }
-
-    fn pids(&self) -> impl Iterator<Item = i32> {
-        self.clients.iter().filter_map(|client| match client.task {
-            Task::Running { pid } => Some(pid),
-            Task::Asking | Task::Starting | Task::Staying | Task::Done => None,
-        })
     }
 
     /// Accepts a client. Closes the connection of another user.
@@ -187,6 +132,7 @@ impl Commands {
             self.clients.push(Client {
                 link: Some(link),
                 task: Task::Asking,
+                log: None,
             });
         }
         Ok(())
@@ -194,11 +140,11 @@ impl Commands {
 
     /// How long the sandbox has been paused.
     pub(crate) fn paused_for(&self, now: Instant) -> Duration {
-        self.pause.total(now)
+        self.clock.paused_for(now)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.pause.since.is_some()
+        self.clock.is_paused()
     }
 
     /// Reads a message of client `number`, which is readable.
@@ -211,7 +157,7 @@ impl Commands {
         launched: &mut Launched,
         group: &mut RunCgroup,
     ) -> Result<(), Errno> {
-        let (is_starting, is_paused) = (self.starting().is_some(), self.is_paused());
+        let is_starting = self.starting().is_some();
         let Some(client) = self.clients.get_mut(number) else {
             return Ok(());
         };
@@ -243,10 +189,6 @@ impl Commands {
                 client.refuse(Refusal::Ending);
                 Ok(())
             }
-            (request::EXEC, Task::Asking) if is_paused => {
-                client.refuse(Refusal::Paused);
-                Ok(())
-            }
             (request::PAUSE, Task::Asking) => {
                 let paused = self.pause(group);
                 self.reply(number, paused);
@@ -257,9 +199,23 @@ impl Commands {
                 self.reply(number, resumed);
                 Ok(())
             }
-            (request::EXEC, Task::Asking) => self.start(number, &mut received, launched),
+            (request::EXEC, Task::Asking) => match self.resume_if_idle(group) {
+                Ok(()) if self.is_paused() => {
+                    self.clients[number].refuse(Refusal::Paused);
+                    Ok(())
+                }
+                Ok(()) => self.start(number, &mut received, launched),
+                Err(refusal) => {
+                    self.clients[number].refuse(refusal);
+                    Ok(())
+                }
+            },
             (request::STATE, Task::Asking) => {
                 self.describe(number, &mut received);
+                Ok(())
+            }
+            (request::LOG, Task::Asking) => {
+                self.begin_log(number, &mut received);
                 Ok(())
             }
             (request::END, Task::Asking) => self.end(number, value != 0, launched, group),
@@ -284,19 +240,27 @@ impl Commands {
             self.clients[number].refuse(Refusal::Malformed);
             return Ok(());
         };
-        let plan = keep_from_children(|| plan_of(&self.common, &wanted));
+        self.last_use = self.clock.elapsed(Instant::now());
+        let kept = match wanted.is_detached {
+            true => self.logs.begin(self.list.next_id())?,
+            false => None,
+        };
+        let [stdout, stderr] = match &kept {
+            Some([stdout, stderr]) => [stdout, stderr],
+            None => [stdout, stderr],
+        };
+        let variables = variables_of(&wanted);
+        let words = CommandWords::of_request(&self.common, &wanted, &variables);
         let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
-        match launched.start(&plan, streams) {
+        match launched.start(&self.common, &words, streams) {
             Ok(_is_sent) => {
                 self.clients[number].task = Task::Starting;
-                self.state.commands.push(RunningCommand {
-                    pid: 0,
-                    argv: wanted.argv.iter().map(|word| escape(word)).collect(),
-                });
+                self.list.begin(&wanted);
                 Ok(())
             }
             // The words are too long, or one has a NUL.
             Err(errno @ (Errno::NOMEM | Errno::INVAL | Errno::TOOBIG)) => {
+                self.logs.forget(self.list.next_id());
                 let values = [ChildStep::Execute as i32, 0, errno.raw_os_error()];
                 self.clients[number].finish(answer::NOT_STARTED, values);
                 Ok(())
@@ -313,103 +277,68 @@ impl Commands {
         }
     }
 
-    fn pause(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
-        if self.starting().is_some() {
-            // Init would not answer.
-            return Err(Refusal::Busy);
-        }
-        if self.is_paused() {
-            return Ok(());
-        }
-        match group.pause() {
-            Ok(true) => {
-                self.pause.begin(Instant::now());
-                self.state.is_paused = true;
-                Ok(())
-            }
-            Ok(false) | Err(_) => Err(Refusal::NoFreezer),
-        }
-    }
-
-    /// Lets the commands go on. Does nothing if the sandbox is not paused.
-    fn resume(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
-        group.resume().map_err(|_error| Refusal::NoFreezer)?;
-        self.pause.end(Instant::now());
-        self.state.is_paused = false;
-        Ok(())
-    }
-
     fn describe(&mut self, number: usize, received: &mut Received) {
+        let state = SandboxState {
+            commands: self.list.records(),
+            ended: self.list.ended().clone(),
+            ..self.state.clone()
+        };
         let file = received.first_mut().and_then(Option::take);
-        // Writing to a pipe might wait for its reader.
-        let file = file.filter(|file| regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok());
-        let written = file.map(File::from).map(|mut file| {
-            let text = serde_json::to_vec(&self.state)?;
-            file.write_all(&text)
-        });
+        let written = file.and_then(regular).map(|file| replace(file, &state));
         let is_written = matches!(written, Some(Ok(())));
         self.reply(number, is_written.then_some(()).ok_or(Refusal::Malformed));
     }
 
-    fn end(
-        &mut self,
-        number: usize,
-        although_busy: bool,
-        launched: &Launched,
-        group: &mut RunCgroup,
-    ) -> Result<(), Errno> {
-        let is_busy = self.starting().is_some() || self.pids().next().is_some();
-        if is_busy && !although_busy {
-            self.clients[number].refuse(Refusal::Busy);
-            return Ok(());
+    fn begin_log(&mut self, number: usize, received: &mut Received) {
+        let file = received
+            .first_mut()
+            .and_then(Option::take)
+            .and_then(regular);
+        let wanted = file.and_then(|file| {
+            let text = read_regular(file.try_clone().ok()?.into(), DOCUMENT_BYTES_MAX).ok()?;
+            Some((serde_json::from_slice(&text).ok()?, file))
+        });
+        let client = &mut self.clients[number];
+        match wanted {
+            Some(wanted) => {
+                client.task = Task::Following;
+                client.log = Some(wanted);
+            }
+            None => client.refuse(Refusal::Malformed),
         }
-        if let Err(refusal) = self.resume(group) {
-            self.clients[number].refuse(refusal);
-            return Ok(());
+    }
+
+    /// Answers the clients that wait for output, if there is some.
+    pub(crate) fn answer_logs(&mut self) {
+        for number in 0..self.clients.len() {
+            let Some((wanted, _)) = &self.clients[number].log else {
+                continue;
+            };
+            let Some(answer) = self.logs.answer(wanted) else {
+                continue;
+            };
+            let log = self.clients[number].log.take();
+            let written = answer.and_then(|answer| {
+                let written = log.map(|(_, file)| replace(file, &answer));
+                matches!(written, Some(Ok(())))
+                    .then_some(())
+                    .ok_or(Refusal::Malformed)
+            });
+            self.reply(number, written);
         }
-        self.is_ending = true;
-        self.clients[number].answer(answer::DONE, [0; 3]);
-        self.clients[number].task = Task::Staying;
-        self.request_exit(launched)
     }
 
-    fn request_exit(&mut self, launched: &Launched) -> Result<(), Errno> {
-        self.exit_requested.get_or_insert_with(Instant::now);
-        launched.end().map(|_is_sent| ())
+    /// The output of commands that nobody waits for, each with its number until the next turn.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (BorrowedFd<'_>, usize)> {
+        self.logs.sources()
     }
 
-    /// When init was told to exit.
-    pub(crate) fn exit_requested(&self) -> Option<Instant> {
-        self.exit_requested
-    }
-
-    /// Asks all commands to end. The sandbox ends after the last one.
+    /// Reads from the output with this number.
     ///
     /// # Errors
-    /// Those of init's link.
-    pub(crate) fn stop(
-        &mut self,
-        signal: i32,
-        launched: &Launched,
-        group: &mut RunCgroup,
-    ) -> Result<(), Errno> {
-        self.is_ending = true;
-        // If they cannot go on, they are killed after the grace time.
-        let _stays_paused = self.resume(group);
-        for pid in self.pids() {
-            for number in [signal, libc::SIGCONT] {
-                launched.signal_command(pid, number)?;
-            }
-        }
-        self.end_if_idle(launched)
-    }
-
-    fn end_if_idle(&mut self, launched: &Launched) -> Result<(), Errno> {
-        let is_idle = self.starting().is_none() && self.pids().next().is_none();
-        if self.is_ending && is_idle {
-            self.request_exit(launched)?;
-        }
-        Ok(())
+    /// The errno of read(2).
+    pub(crate) fn read_output(&mut self, number: usize) -> Result<(), Errno> {
+        self.logs.read(number)
     }
 
     /// Handles what init says about a command.
@@ -442,9 +371,7 @@ impl Commands {
             self.clients[number].answer_with(answer::STARTED, [0; 3], terminal.as_slice());
             self.clients[number].task = Task::Running { pid };
         }
-        if let Some(command) = self.state.commands.last_mut() {
-            command.pid = pid;
-        }
+        self.list.start(pid, self.clock.elapsed(Instant::now()));
     }
 
     /// Init could not start it: step, index, errno.
@@ -453,17 +380,23 @@ impl Commands {
         if let Some(number) = self.starting() {
             self.clients[number].finish(answer::NOT_STARTED, values);
         }
-        self.state.commands.pop();
+        self.logs.forget(self.list.next_id());
+        self.list.fail();
         self.end_if_idle(launched)
     }
 
     /// The first process of the command has ended.
     fn ended(&mut self, pid: i32, raw_status: i32, launched: &Launched) -> Result<(), Errno> {
         let of_pid = |client: &&mut Client| client.task == Task::Running { pid };
-        if let Some(client) = self.clients.iter_mut().find(of_pid) {
-            client.finish(answer::ENDED, [raw_status, 0, 0]);
+        let ended = self.list.end(pid, raw_status);
+        let has_timed_out = ended.is_some_and(|Ended { has_timed_out, .. }| has_timed_out);
+        self.last_use = self.clock.elapsed(Instant::now());
+        if let Some(Ended { id, .. }) = ended {
+            self.logs.end(id)?;
         }
-        self.state.commands.retain(|command| command.pid != pid);
+        if let Some(client) = self.clients.iter_mut().find(of_pid) {
+            client.finish(answer::ENDED, [raw_status, has_timed_out.into(), 0]);
+        }
         self.end_if_idle(launched)
     }
 
@@ -475,110 +408,23 @@ impl Commands {
     }
 }
 
+/// Writing to a pipe might wait for its reader.
+fn regular(file: OwnedFd) -> Option<File> {
+    let is_regular = regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok();
+    is_regular.then(|| File::from(file))
+}
+
+/// Replaces the content of a file by a document.
+fn replace(mut file: File, document: &impl Serialize) -> std::io::Result<()> {
+    let text = serde_json::to_vec(document)?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&text)
+}
+
 fn read_document(file: OwnedFd) -> Option<CommandRequest> {
     let text = read_regular(file, DOCUMENT_BYTES_MAX).ok()?;
     let wanted: CommandRequest = serde_json::from_slice(&text).ok()?;
     let has_program = wanted.argv.first().is_some_and(|name| !name.is_empty());
     has_program.then_some(wanted)
-}
-
-/// `common` with the words, variables and directory of `wanted`.
-fn plan_of(common: &CommandPlan, wanted: &CommandRequest) -> CommandPlan {
-    let mut environment = common.environment.clone();
-    for (name, value) in &wanted.environment {
-        let prefix = [name, &b"="[..]].concat();
-        environment.retain(|variable| !variable.starts_with(&prefix));
-        environment.push([&prefix, &value[..]].concat());
-    }
-    let argv = match common.shell {
-        Some(shell) => shell.words(&wanted.argv),
-        None => wanted.argv.clone(),
-    };
-    CommandPlan {
-        programs: candidates(&argv[0], &environment),
-        argv,
-        environment,
-        working_directory: wanted
-            .working_directory
-            .clone()
-            .unwrap_or_else(|| common.working_directory.clone()),
-        // The client decides what its input is.
-        null_stdin: false,
-        terminal: wanted.terminal,
-        ..common.clone()
-    }
-}
-
-/// The paths to try in order.
-fn candidates(name: &[u8], environment: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let path = environment
-        .iter()
-        .find_map(|variable| variable.strip_prefix(b"PATH="));
-    let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
-    program_candidates(name, path.split(|byte| *byte == b':'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use spec::sandbox_block::Shell;
-
-    #[test]
-    fn pauses_add_up_and_one_that_goes_on_counts_until_now() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pause = Pause::default();
-        assert_eq!(pause.total(at(5)), Duration::ZERO);
-        pause.begin(at(10));
-        // A second request changes nothing.
-        pause.begin(at(12));
-        assert_eq!(pause.total(at(13)), Duration::from_secs(3));
-        pause.end(at(20));
-        pause.end(at(25));
-        assert_eq!(pause.total(at(30)), Duration::from_secs(10));
-        pause.begin(at(30));
-        assert_eq!(pause.total(at(31)), Duration::from_secs(11));
-    }
-
-    #[test]
-    fn a_command_gets_the_sandbox_s_variables_unless_it_names_them_and_is_found_on_its_path() {
-        let bytes = |texts: &[&str]| -> Vec<Vec<u8>> {
-            texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-        };
-        let common = CommandPlan {
-            working_directory: b"/scratch".to_vec(),
-            environment: bytes(&["A=1", "AB=2", "PATH=/bin:/usr/bin"]),
-            ..CommandPlan::default()
-        };
-        let mut wanted = CommandRequest {
-            argv: bytes(&["ls", "-l"]),
-            environment: Vec::new(),
-            working_directory: None,
-            terminal: None,
-        };
-        let plan = plan_of(&common, &wanted);
-        assert_eq!(plan.programs, bytes(&["/bin/ls", "/usr/bin/ls"]));
-        assert_eq!(plan.environment, common.environment);
-        assert_eq!(plan.working_directory, b"/scratch");
-        wanted.environment = vec![
-            (b"A".to_vec(), b"3".to_vec()),
-            (b"PATH".to_vec(), b":/x".to_vec()),
-        ];
-        wanted.working_directory = Some(b"/tmp".to_vec());
-        let plan = plan_of(&common, &wanted);
-        assert_eq!(plan.programs, bytes(&["./ls", "/x/ls"]));
-        assert_eq!(plan.environment, bytes(&["AB=2", "A=3", "PATH=:/x"]));
-        assert_eq!(plan.working_directory, b"/tmp");
-        wanted.argv = bytes(&["a && b"]);
-        assert_eq!(plan_of(&common, &wanted).argv, wanted.argv);
-        let with_shell = CommandPlan {
-            shell: Some(Shell::Bash),
-            ..common.clone()
-        };
-        let plan = plan_of(&with_shell, &wanted);
-        assert_eq!(plan.programs, bytes(&["/bin/bash"]));
-        assert_eq!(plan.argv, bytes(&["/bin/bash", "-c", "a && b"]));
-        wanted.argv = bytes(&["bin/ls"]);
-        assert_eq!(plan_of(&common, &wanted).programs, bytes(&["bin/ls"]));
-    }
 }

@@ -7,6 +7,8 @@ use spec::outcome::Outcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     WallTime,
+    /// No command ran in a sandbox that stays.
+    IdleTime,
     CpuTime,
     /// Found by sampling, without a memory cgroup.
     Memory,
@@ -38,7 +40,7 @@ const SIGXCPU: i32 = 24;
 #[must_use]
 pub fn judge(facts: Facts) -> Outcome {
     match facts.reason {
-        Some(Reason::WallTime) => return Outcome::TimedOut,
+        Some(Reason::WallTime | Reason::IdleTime) => return Outcome::TimedOut,
         Some(Reason::CpuTime) => return Outcome::CpuExhausted,
         Some(Reason::Memory) => return Outcome::OutOfMemory,
         Some(Reason::Output) => return Outcome::OutputLimit,

@@ -485,7 +485,7 @@ impl InputPump {
 
 /// Replaces `pending` by available bytes. Returns their number, 0 at the end, `None` if none is
 /// available yet.
-fn read_chunk(source: &OwnedFd, pending: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+pub(crate) fn read_chunk(source: &OwnedFd, pending: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
     pending.clear();
     pending.reserve_exact(CHUNK_BYTES);
     let read = rustix::io::read(source, spare_capacity(pending));

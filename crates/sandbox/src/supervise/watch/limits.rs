@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{INIT_EXITS_WITHIN, MEMORY_PERIOD, METER_PERIOD_MIN, UNKILLABLE_AFTER, Watch};
 use crate::supervise::judge::Reason;
+use crate::supervise::watched::WatchLimits;
 use spec::request::OnOutputLimit;
 
 impl Watch<'_, '_, '_> {
@@ -19,6 +20,34 @@ impl Watch<'_, '_, '_> {
         let is_paused = self.commands.as_ref().is_some_and(|all| all.is_paused());
         let limit = self.limits.wall_time.filter(|_| !is_paused)?;
         Some(now + limit.saturating_sub(self.run_time(now)))
+    }
+
+    /// Ends the commands of a sandbox that stays whose time is over, and pauses it if it is idle.
+    pub(super) fn check_commands(&mut self, now: Instant) {
+        let Some(commands) = &mut self.commands else {
+            return;
+        };
+        let WatchLimits {
+            stop_signal, grace, ..
+        } = self.limits;
+        let checked = commands.check_times(now, stop_signal, grace, self.launched);
+        let problem = checked.err();
+        let problem = problem.map(|errno| format!("cannot end a command in time: {errno}"));
+        self.observed.problems.extend(problem);
+        if let Err(refusal) = commands.pause_if_idle(now, self.meter.group) {
+            let problem = format!("cannot pause the idle sandbox: {refusal:?}");
+            self.observed.problems.push(problem);
+        }
+    }
+
+    fn is_idle_for_too_long(&self, now: Instant) -> bool {
+        let mut commands = self.commands.iter();
+        commands.any(|commands| commands.is_idle_for_too_long(now))
+    }
+
+    /// When [`Watch::check_commands`] has something to do.
+    pub(super) fn deadline_of_commands(&self, now: Instant) -> Option<Instant> {
+        self.commands.as_ref()?.deadline(now)
     }
 
     pub(super) fn check_limits(&mut self, now: Instant) {
@@ -46,6 +75,8 @@ impl Watch<'_, '_, '_> {
         let stop_signal = self.limits.stop_signal;
         if self.end_of_wall_time(now).is_some_and(|at| at <= now) {
             self.stop(Reason::WallTime, stop_signal, now);
+        } else if self.is_idle_for_too_long(now) {
+            self.stop(Reason::IdleTime, stop_signal, now);
         } else if self.limits.on_output_limit == OnOutputLimit::Kill
             && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
         {

@@ -118,6 +118,8 @@ enum Source {
     NoCallerLeft,
     Control,
     Client(usize),
+    /// Of a command that nobody waits for.
+    Output(usize),
 }
 
 impl Watch<'_, '_, '_> {
@@ -183,6 +185,9 @@ impl Watch<'_, '_, '_> {
             if self.next_of_curve().is_some_and(|at| at <= now) {
                 self.meter.extend_curve(now);
             }
+            if self.dying_since().is_none() {
+                self.check_commands(now);
+            }
             self.check_limits(now);
         }
         Ok(())
@@ -198,9 +203,11 @@ impl Watch<'_, '_, '_> {
                     commands.serve(*number, self.launched, self.meter.group)?
                 }
                 Source::Control => commands.accept()?,
+                Source::Output(number) => commands.read_output(*number)?,
                 _ => (),
             }
         }
+        commands.answer_logs();
         commands.tidy();
         Ok(())
     }
@@ -247,6 +254,9 @@ impl Watch<'_, '_, '_> {
             }
             for (client, number) in commands.clients() {
                 watch(readable(client), Source::Client(number));
+            }
+            for (output, number) in commands.outputs() {
+                watch(readable(output), Source::Output(number));
             }
         }
         watch(readable(self.signals), Source::Signal);
@@ -296,7 +306,9 @@ impl Watch<'_, '_, '_> {
             sooner(Some(since + INIT_EXITS_WITHIN));
         } else if let Some(since) = self.stopping_since {
             sooner(Some(since + self.limits.grace));
+            sooner(self.deadline_of_commands(now));
         } else {
+            sooner(self.deadline_of_commands(now));
             sooner(self.next_sample);
             sooner(self.streams.stats.as_ref().map(Stats::deadline));
             sooner(self.end_of_wall_time(now));

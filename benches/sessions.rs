@@ -148,6 +148,8 @@ impl Bench {
             environment: Vec::new(),
             working_directory: None,
             terminal: None,
+            timeout_ms: None,
+            is_detached: false,
         };
         let start = Instant::now();
         let signals = listen_for_signals().unwrap();
@@ -208,7 +210,7 @@ fn wait_for(client: &Client, wanted: &CommandRequest, signals: &OwnedFd) -> i32 
         terminals: None,
     };
     match client.attach(streams, signals.as_fd()).unwrap() {
-        Answer::Ended(raw_status) => raw_status,
+        Answer::Ended { raw_status, .. } => raw_status,
         other => panic!("{other:?}"),
     }
 }

@@ -185,7 +185,7 @@ impl Watch<'_, '_, '_> {
             if self.next_of_curve().is_some_and(|at| at <= now) {
                 self.meter.extend_curve(now);
             }
-            if self.dying_since().is_none() {
+            if self.killed_at.or(self.exiting_since()).is_none() {
                 self.check_commands(now);
             }
             self.check_limits(now);

@@ -1,4 +1,4 @@
-//! A parser for valid command lines of `exec` and `run`, used before clap.
+//! A parser for valid command lines of `exec`, `run`, `sandbox create` and `sandbox exec`, used before clap.
 //!
 //! clap first builds a description of every flag with its help, which takes a tenth of a launch. This
 //! parser returns exactly what clap would return: a test compares both on thousands of command lines.
@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use crate::cli::args::{Exec, Run, RunFlags, Verb, flag_variables};
 use crate::cli::context::ProcessContext;
 use crate::cli::limit_flags;
+use crate::cli::sandboxes::{Create, ExecIn, Sandbox, SandboxVerb};
 use spec::host_policy::grants_named;
 use spec::limits::Limit;
 use spec::units::parse_duration;
@@ -39,6 +40,7 @@ pub(crate) fn read(words: &[OsString], context: &ProcessContext) -> Option<Verb>
     match verb.to_str()? {
         "exec" => exec(rest).map(|exec| Verb::Exec(Box::new(exec))),
         "run" => run(rest).map(|run| Verb::Run(Box::new(run))),
+        "sandbox" => sandbox(rest).map(|verb| Verb::Sandbox(Sandbox { verb })),
         _ => None,
     }
 }
@@ -83,6 +85,99 @@ fn exec(mut rest: &[OsString]) -> Option<Exec> {
         bundle: bundle?,
         flags,
         arguments,
+    })
+}
+
+fn sandbox(words: &[OsString]) -> Option<SandboxVerb> {
+    let (verb, rest) = words.split_first()?;
+    match verb.to_str()? {
+        "create" => create(rest).map(|create| SandboxVerb::Create(Box::new(create))),
+        "exec" => exec_in(rest).map(SandboxVerb::Exec),
+        _ => None,
+    }
+}
+
+fn create(mut rest: &[OsString]) -> Option<Create> {
+    let mut flags = RunFlags::default();
+    let mut name = None;
+    while let Some((word, after)) = rest.split_first() {
+        if word == "--" || !is_flag(word)? {
+            return None;
+        }
+        rest = match word == "--name" {
+            true => {
+                let (value, after) = after.split_first()?;
+                let value = value.to_str().filter(|value| !value.is_empty())?;
+                name = (!value.starts_with('-')).then(|| Some(value.to_owned()))?;
+                after
+            }
+            false => take_flag(&mut flags, word, after)?,
+        };
+    }
+    Some(Create {
+        name,
+        idle_timeout: None,
+        pause_after_idle: None,
+        flags,
+    })
+}
+
+/// Flags of `run` that `sandbox exec` has, too.
+const OF_EXEC_IN: [&str; 14] = [
+    "-e",
+    "--env",
+    "-i",
+    "--interactive",
+    "-t",
+    "--tty",
+    "-w",
+    "--workdir",
+    "-q",
+    "--quiet",
+    "-v",
+    "--verbose",
+    "--color",
+    "--policy",
+];
+
+fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
+    let mut flags = RunFlags::default();
+    let mut detach = false;
+    let sandbox = loop {
+        let (word, after) = rest.split_first()?;
+        if !is_flag(word)? {
+            rest = after;
+            break word.to_str()?.to_owned();
+        }
+        let name = word.to_str()?.split('=').next()?;
+        rest = match word == "-d" || word == "--detach" {
+            true => {
+                detach = true;
+                after
+            }
+            false if OF_EXEC_IN.contains(&name) => take_flag(&mut flags, word, after)?,
+            false => return None,
+        };
+    };
+    let (first, after) = rest.split_first()?;
+    let command = match is_flag(first)? {
+        true => (first == "--" && !after.is_empty()).then_some(after)?,
+        false => rest,
+    };
+    let (interactive, tty) = (flags.process.interactive, flags.process.tty);
+    if detach && (interactive || tty) {
+        return None;
+    }
+    Some(ExecIn {
+        interactive,
+        tty,
+        detach,
+        env: flags.environment.env,
+        timeout: None,
+        workdir: flags.view.workdir,
+        sandbox,
+        command: command.to_vec(),
+        common: flags.common,
     })
 }
 
@@ -360,6 +455,31 @@ mod tests {
         "exec",
     ];
 
+    /// Flags of `sandbox exec`.
+    const FLAGS_OF_EXEC_IN: &[&[&str]] = &[
+        &["-i"],
+        &["--interactive"],
+        &["-t"],
+        &["--tty"],
+        &["-d"],
+        &["--detach"],
+        &["-e", "A=b=c"],
+        &["--env=A"],
+        &["-w", "/w"],
+        &["--workdir=/w"],
+        &["-q"],
+        &["--quiet"],
+        &["-v"],
+        &["--verbose"],
+        &["--color", "never"],
+        &["--policy", "p"],
+        &["-it"],
+        &["--name", "n"],
+        &["--memory", "64m"],
+        &["--rm"],
+        &["--timeout", "2s"],
+    ];
+
     fn words(words: &[&str]) -> Vec<OsString> {
         let words = [&["runner"], words].concat();
         words.into_iter().map(OsString::from).collect()
@@ -393,6 +513,62 @@ mod tests {
                 let same = |word: &&[&str]| word[0].split('=').next() == Some(&flag);
                 assert!(long == "help" || FLAGS.iter().any(same), "{flag}");
             }
+        }
+    }
+
+    #[test]
+    fn lines_of_sandboxes_are_read_here_and_as_clap_reads_them() {
+        for rest in [
+            &["create"][..],
+            &[
+                "create",
+                "--name",
+                "a",
+                "--rw",
+                ".",
+                "-m",
+                "64m",
+                "--timeout=1h",
+            ],
+            &[
+                "create",
+                "--name",
+                "a",
+                "--name",
+                "b",
+                "--manifest",
+                "m.yaml",
+            ],
+            &["exec", "a", "--", "true"],
+            &["exec", "a", "true", "-x", "--", "-e"],
+            &["exec", "a", "--", "--", "-x"],
+            &[
+                "exec", "-i", "-e", "A=1", "--env=B", "-w", "/", "-q", "a", "ls",
+            ],
+            &["exec", "-d", "a", "--", "sleep", "9"],
+        ] {
+            let line = words(&[&["sandbox"], rest].concat());
+            let read = fast(&line);
+            assert!(read.is_some(), "{line:?}");
+            assert_eq!(read, by_clap(&line), "{line:?}");
+        }
+        for rest in [
+            &[][..],
+            &["create", "a"],
+            &["create", "--name"],
+            &["create", "--name", "-q"],
+            &["create", "--", "a"],
+            &["exec"],
+            &["exec", "a"],
+            &["exec", "a", "--"],
+            &["exec", "a", "-e", "A=1", "ls"],
+            &["exec", "-d", "-i", "a", "ls"],
+            &["exec", "-m", "64m", "a", "ls"],
+            &["exec", "--rm", "a", "ls"],
+            &["ls"],
+        ] {
+            let line = words(&[&["sandbox"], rest].concat());
+            assert_eq!(fast(&line), None, "{line:?}");
         }
     }
 
@@ -470,6 +646,24 @@ mod tests {
             ),
         ) {
             let line = words(&[&[verb], &*parts.concat()].concat());
+            if let Some(read) = fast(&line) {
+                prop_assert_eq!(Some(read), by_clap(&line), "{:?}", line);
+            }
+        }
+
+        #[test]
+        fn what_is_read_here_of_sandboxes_is_what_clap_reads(
+            verb in prop::sample::select(&["create", "exec"][..]),
+            parts in prop::collection::vec(
+                prop_oneof![
+                    2 => prop::sample::select(FLAGS).prop_map(<[&str]>::to_vec),
+                    3 => prop::sample::select(FLAGS_OF_EXEC_IN).prop_map(<[&str]>::to_vec),
+                    2 => prop::sample::select(OTHERS).prop_map(|word| vec![word]),
+                ],
+                0..7,
+            ),
+        ) {
+            let line = words(&[&["sandbox", verb], &*parts.concat()].concat());
             if let Some(read) = fast(&line) {
                 prop_assert_eq!(Some(read), by_clap(&line), "{:?}", line);
             }

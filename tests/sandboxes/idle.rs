@@ -20,6 +20,7 @@ fn assert_ended_idle(host: &Host, report: &std::path::Path) {
     eventually("nothing is left", || {
         host.files("sandboxes").is_empty() && host.files("runs").is_empty()
     });
+    eventually("the report is written", || report.exists());
     let text = std::fs::read_to_string(report).expect("a report");
     let report: Value = serde_json::from_str(&text).expect("a report");
     assert_eq!(report["outcome"], "timed_out", "{report}");

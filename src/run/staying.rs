@@ -4,13 +4,20 @@ use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 
 use crate::run::error::RunError;
-use sandbox::control::Commands;
+use crate::run::sandbox_files::inside;
+use sandbox::control::{BuiltIns, Commands};
 use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
 use spec::report::{WarningReport, with_causes};
 use spec::sandboxes::{SandboxName, SandboxState};
 use sys::detach::Readiness;
+
+/// What commands run that execute no program.
+const BUILT_INS: BuiltIns = BuiltIns {
+    send_files: inside::send,
+    receive_files: inside::receive,
+};
 
 /// What `runner sandbox create` adds to a run.
 #[derive(Debug)]
@@ -76,7 +83,7 @@ impl StayingSandbox {
             .as_mut()
             .map(|named| (named.socket.take(), named.state.clone()));
         if let Some((Some(socket), state)) = parts {
-            *self.commands.borrow_mut() = Some(Commands::new(socket, common, state));
+            *self.commands.borrow_mut() = Some(Commands::new(socket, common, BUILT_INS, state));
         }
     }
 

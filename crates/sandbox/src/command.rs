@@ -261,6 +261,7 @@ impl Sandbox {
                 environment: self.environment.clone(),
                 null_stdin: true,
                 terminal: None,
+                built_in: None,
             },
             stays: false,
             caller_terminal: None,

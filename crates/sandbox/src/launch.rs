@@ -1,5 +1,6 @@
 //! Launch: sends the plan to the waiting child and starts the body.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -84,7 +85,16 @@ pub struct CommandPlan {
     pub null_stdin: bool,
     /// Of a command of a sandbox that stays: a terminal of this size is made for it.
     pub terminal: Option<TerminalSize>,
+    /// Of a command of a sandbox that stays: what it runs instead of a program.
+    pub built_in: Option<BuiltIn>,
 }
+
+/// Code of this program that runs as a command of a sandbox, with the words of the command. Its streams
+/// are descriptors 0, 1 and 2; the result is its exit code.
+///
+/// It runs in a copy of init, so it must not use memory that [`sys::allocator::keep_from_children`] has
+/// kept.
+pub type BuiltIn = fn(&[&CStr]) -> u8;
 
 /// An image that becomes the root.
 #[derive(Debug, Clone)]
@@ -461,7 +471,16 @@ fn copy_command<'a>(arena: &'a Arena, plan: &CommandPlan) -> Result<CommandSteps
     for program in &plan.programs {
         programs.push(arena.c_string(program)?);
     }
+    let built_in = match plan.built_in {
+        Some(run) => {
+            let words = plan.argv.iter().map(|word| arena.c_string(word));
+            let words = words.collect::<Result<Vec<&CStr>, _>>()?;
+            Some((run, arena.slice(&words)?))
+        }
+        None => None,
+    };
     Ok(CommandSteps {
+        built_in,
         second_filter: arena.slice(&plan.second_filter)?,
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(&plan.working_directory)?,

@@ -64,13 +64,28 @@ impl std::fmt::Display for SandboxName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
-    /// The program and its arguments.
+    #[serde(default)]
+    pub action: Action,
+    /// The program and its arguments, or the words of the action.
     pub argv: Vec<Vec<u8>>,
     /// Variables that replace those of the sandbox.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// `None`: that of the sandbox.
     pub working_directory: Option<Vec<u8>>,
     pub terminal: Option<TerminalSize>,
+}
+
+/// What a command does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It executes a program.
+    #[default]
+    Execute,
+    /// It writes files of the sandbox to its standard output, as a tar.
+    SendFiles,
+    /// It writes the files of a tar, its standard input, into the sandbox.
+    ReceiveFiles,
 }
 
 /// The size of a terminal, in characters.

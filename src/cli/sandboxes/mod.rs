@@ -1,5 +1,7 @@
 //! `runner sandbox`: sandboxes that stay, and commands in them.
 
+mod cp;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::PathBuf;
@@ -20,7 +22,7 @@ use sandbox::steps::ChildStep;
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, SandboxListing, SandboxName, TerminalSize};
+use spec::sandboxes::{Action, CommandRequest, SandboxListing, SandboxName, TerminalSize};
 use spec::units::count;
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
@@ -60,6 +62,9 @@ pub enum SandboxVerb {
     /// Run a command in a sandbox
     #[command(after_help = EXEC_HELP, args_override_self = true)]
     Exec(ExecIn),
+    /// Copy files between the host and a sandbox
+    #[command(after_help = cp::HELP)]
+    Cp(cp::Cp),
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
@@ -148,6 +153,7 @@ impl SandboxVerb {
         match self {
             Self::Create(create) => &create.flags.common,
             Self::Exec(exec) => &exec.common,
+            Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
@@ -211,6 +217,7 @@ pub(super) fn sandbox(
 ) -> u8 {
     let done = match verb {
         SandboxVerb::Create(_) => Ok(FAILED),
+        SandboxVerb::Cp(cp) => cp::copy(cp, caller, printer),
         SandboxVerb::Exec(exec) => run_command(exec, context, caller, printer),
         SandboxVerb::Ls(flags) => {
             let listed = sandboxes::list(caller).map(|sandboxes| {
@@ -250,6 +257,7 @@ fn run_command(
         variables_of_command.insert(0, (b"TERM".to_vec(), value.as_bytes().to_vec()));
     }
     let wanted = CommandRequest {
+        action: Action::Execute,
         argv: exec
             .command
             .iter()

@@ -99,6 +99,7 @@ pub(in crate::run) fn launch_plan(
             environment: keep_from_children(|| environment::environment(&parts)),
             null_stdin: false,
             terminal: None,
+            built_in: None,
         },
         stays: matches!(request.subject, Subject::Sandbox),
         caller_terminal: caller_terminal(request),

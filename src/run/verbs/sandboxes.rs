@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::host::resources::runtime_directory;
-use sandbox::control::{Answer, CallerStreams, ControlError, Refusal};
+use sandbox::control::{Answer, CallerStreams, Client, ControlError, Refusal};
 use sandbox::prepare::BodyStreams;
 use sandbox::records::{RecordsError, Sandboxes};
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
@@ -65,7 +65,7 @@ impl SandboxError {
         }
     }
 
-    fn of_control(name: &SandboxName, error: ControlError) -> Self {
+    pub(in crate::run) fn of_control(name: &SandboxName, error: ControlError) -> Self {
         match error {
             ControlError::NoSandbox => Self::NoSandbox { name: name.clone() },
             ControlError::Records(error) => Self::Records(error),
@@ -119,6 +119,15 @@ impl SandboxError {
 
 fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
     Ok(Sandboxes::open(&runtime_directory(caller))?)
+}
+
+/// Connects to the supervisor of a sandbox.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(in crate::run) fn connect(caller: &Caller, name: &SandboxName) -> Result<Client, SandboxError> {
+    let connected = open(caller)?.connect(name);
+    connected.map_err(|error| SandboxError::of_control(name, error))
 }
 
 /// Lists the sandboxes whose supervisors answer.
@@ -202,7 +211,7 @@ pub(crate) fn execute(
         }
     }
     .map_err(failed("make the streams of the command"))?;
-    let client = open(caller)?.connect(name).map_err(of_control)?;
+    let client = connect(caller, name)?;
     let started = client.exec(wanted, &ends).map_err(of_control)?;
     // Otherwise the end of the command's output would not be seen.
     drop(ends);

@@ -11,7 +11,7 @@ mod server;
 pub use attach::CallerStreams;
 pub(crate) use client::listen;
 pub use client::{Answer, Client, ControlError};
-pub use server::Commands;
+pub use server::{BuiltIns, Commands};
 
 /// The version of these messages, the first value of each request.
 const VERSION: i32 = 1;

@@ -10,10 +10,10 @@ use rustix::net::SocketFlags;
 
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
-use crate::launch::{CommandEvent, CommandPlan, Launched, program_candidates};
+use crate::launch::{BuiltIn, CommandEvent, CommandPlan, Launched, program_candidates};
 use crate::steps::ChildStep;
 use spec::path::escape;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, RunningCommand, SandboxState};
+use spec::sandboxes::{Action, CommandRequest, DOCUMENT_BYTES_MAX, RunningCommand, SandboxState};
 use sys::allocator::keep_from_children;
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Message, Received};
@@ -31,12 +31,30 @@ pub struct Commands {
     socket: OwnedFd,
     /// What each command gets besides its words.
     common: CommandPlan,
+    built_ins: BuiltIns,
     state: SandboxState,
     clients: Vec<Client>,
     /// No descriptor is left for another client.
     is_full: bool,
     is_ending: bool,
     pause: Pause,
+}
+
+/// What commands run that execute no program.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIns {
+    pub send_files: BuiltIn,
+    pub receive_files: BuiltIn,
+}
+
+impl BuiltIns {
+    fn of(self, action: Action) -> Option<BuiltIn> {
+        match action {
+            Action::Execute => None,
+            Action::SendFiles => Some(self.send_files),
+            Action::ReceiveFiles => Some(self.receive_files),
+        }
+    }
 }
 
 /// Time that does not count as the lifetime of the sandbox.
@@ -119,10 +137,16 @@ impl Client {
 impl Commands {
     /// `socket` listens; `common` is what each command gets besides its words.
     #[must_use]
-    pub fn new(socket: OwnedFd, common: CommandPlan, state: SandboxState) -> Self {
+    pub fn new(
+        socket: OwnedFd,
+        common: CommandPlan,
+        built_ins: BuiltIns,
+        state: SandboxState,
+    ) -> Self {
         Self {
             socket,
             common,
+            built_ins,
             state,
             clients: Vec::new(),
             is_full: false,
@@ -281,7 +305,10 @@ impl Commands {
             self.clients[number].refuse(Refusal::Malformed);
             return Ok(());
         };
-        let plan = keep_from_children(|| plan_of(&self.common, &wanted));
+        let plan = keep_from_children(|| CommandPlan {
+            built_in: self.built_ins.of(wanted.action),
+            ..plan_of(&self.common, &wanted)
+        });
         let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
         match launched.start(&plan, streams) {
             Ok(_is_sent) => {
@@ -533,6 +560,7 @@ mod tests {
             ..CommandPlan::default()
         };
         let mut wanted = CommandRequest {
+            action: Action::Execute,
             argv: bytes(&["ls", "-l"]),
             environment: Vec::new(),
             working_directory: None,

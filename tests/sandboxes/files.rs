@@ -37,6 +37,14 @@ fn copied(host: &Host, from: &str, to: &str) {
     );
 }
 
+/// Beside a hint.
+#[track_caller]
+fn assert_one_line(refused: &Said) {
+    let lines = refused.stderr.lines();
+    let problems = lines.filter(|line| !line.starts_with("runner: hint:"));
+    assert_eq!(problems.count(), 1, "{refused:?}");
+}
+
 /// Starts a script of Python in the sandbox and waits until it says that it is up.
 fn start(
     host: &Host,
@@ -196,11 +204,7 @@ fn the_place_of_a_copy_follows_the_rules_of_docker() {
         let refused = copy(&host, from, to);
         assert_eq!((refused.code, &*refused.stdout), (125, ""), "{from} {to}");
         assert!(refused.stderr.contains(problem), "{refused:?}");
-        let lines = refused
-            .stderr
-            .lines()
-            .filter(|line| !line.contains("hint:"));
-        assert_eq!(lines.count(), 1, "{refused:?}");
+        assert_one_line(&refused);
     }
     let closed = host.shell("one", "mkdir /scratch/closed; chmod 0 /scratch/closed");
     assert_eq!(closed.code, 0);
@@ -522,7 +526,7 @@ fn what_does_not_fit_is_refused_in_one_line_and_leaves_nothing() {
     for (from, problem) in [(&sparse, "in all files"), (&limited, "File too large")] {
         let refused = copy(&host, path(from), "one:/scratch");
         assert_eq!(refused.code, 125, "{refused:?}");
-        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        assert_one_line(&refused);
         assert!(refused.stderr.contains(problem), "{refused:?}");
         assert_eq!(host.shell("one", "ls -A /scratch").stdout, "");
     }
@@ -537,7 +541,7 @@ fn what_does_not_fit_is_refused_in_one_line_and_leaves_nothing() {
     host.create("two", &["--ro", path(&shared)]);
     let refused = copy(&host, &format!("two:{}", path(&huge)), path(&back));
     assert!(refused.stderr.contains("in all files"), "{refused:?}");
-    assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+    assert_one_line(&refused);
     assert_eq!(names(&back), [""; 0]);
 }
 
@@ -569,7 +573,7 @@ fn a_full_disk_of_the_host_gets_nothing() {
         let left = names(&disk);
         mount("umount", &[path(&disk)]);
         assert_eq!(refused.code, 125, "{refused:?}");
-        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        assert_one_line(&refused);
         assert!(refused.stderr.contains(problem), "{refused:?}");
         assert_eq!(left, [""; 0]);
     }

@@ -13,10 +13,13 @@ use rustix::io::Errno;
 use crate::first_process::{CommandStart, confine};
 use crate::launch::BuiltIn;
 use crate::steps::{ChildStep, CommandSteps, StepError, at};
+use sys::arena::Arena;
 use sys::{process, signal};
 
 /// Exit code of a process that could not be confined: it has said why on its standard error.
 const NOT_CONFINED: i32 = 1;
+/// Room for its timestamps.
+const ARENA_BYTES: usize = 64 << 10;
 /// Exit code after a panic.
 const PANICKED: i32 = 101;
 
@@ -32,6 +35,10 @@ pub(super) fn start(
     let second_filter = command.second_filter.to_vec();
     let limits = command.limits.to_vec();
     let working_directory = command.working_directory.to_owned();
+    // One that a stranger's archive has taken over would change the plans of others.
+    let kept = start.arena.keep_from_later_children();
+    kept.map_err(at(ChildStep::StartBody))?;
+    let own_arena = Arena::new(ARENA_BYTES).map_err(at(ChildStep::StartBody))?;
     #[expect(unsafe_code, reason = "the one place where a copy of init is started")]
     // SAFETY: init has one thread.
     let forked = unsafe { process::fork() };
@@ -45,7 +52,7 @@ pub(super) fn start(
         ..*command
     };
     let start = CommandStart {
-        arena: start.arena,
+        arena: &own_arena,
         command: &command,
         leaves: None,
         terminal: start.terminal,

@@ -64,7 +64,8 @@ impl std::fmt::Display for SandboxName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
-    #[serde(default)]
+    /// Not written if it is the default: older supervisors do not know it.
+    #[serde(default, skip_serializing_if = "Action::is_execute")]
     pub action: Action,
     /// The program and its arguments, or the words of the action.
     pub argv: Vec<Vec<u8>>,
@@ -86,6 +87,16 @@ pub enum Action {
     SendFiles,
     /// It writes the files of a tar, its standard input, into the sandbox.
     ReceiveFiles,
+}
+
+impl Action {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_execute(&self) -> bool {
+        *self == Self::Execute
+    }
 }
 
 /// The size of a terminal, in characters.

@@ -3,11 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
+use archive::transfer::place::PlaceError;
+
 use crate::cli::args::CommonFlags;
 use crate::cli::exit_code::of_signal;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::sandboxes::parse_name;
 use crate::run::sandbox_files::{Copied, CopyError, Source, copy_in, copy_out, send_archive};
+use reader::Cause;
 use spec::path::escape;
 use spec::report::{ErrorReport, with_causes};
 use spec::request::Caller;
@@ -130,12 +133,14 @@ fn usage(message: &str, hint: &str) -> ErrorReport {
 }
 
 fn report(error: &CopyError) -> ErrorReport {
-    use archive::transfer::place::PlaceError;
     let hint = match error {
         CopyError::Sandbox(error) => return error.report(),
         CopyError::Place(PlaceError::Link { path }) => Some(format!(
             "to copy to where it leads, end it with a slash: {path}/"
         )),
+        CopyError::Unpack(problem) if problem.cause == Cause::TooManyBytes => Some(
+            "the file system of DEST has no more free; the holes of sparse files count".to_owned(),
+        ),
         _ => None,
     };
     ErrorReport {

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::fd::BorrowedFd;
 
+use archive::UnpackError;
 use archive::transfer::pack::{PackTask, pack};
 use archive::transfer::place::{Content, LastLink, Place};
 use archive::transfer::unpack::unpack;
@@ -93,8 +94,11 @@ fn try_receive(words: &[&CStr]) -> Result<(), String> {
         .map_err(|error| with_causes(&error))?;
     let limits = place.limits().map_err(|error| with_causes(&error))?;
     let fresh = place.make_fresh().map_err(|error| with_causes(&error))?;
-    let skipped =
-        unpack(&permit, input, fresh.directory(), &limits).map_err(|error| with_causes(&error))?;
+    let unpacked = unpack(&permit, input, fresh.directory(), &limits);
+    let skipped = unpacked.map_err(|error| match error {
+        UnpackError::TooManyBytes { .. } => format!("{error}, which are free there"),
+        error => with_causes(&error),
+    })?;
     fresh.place().map_err(|error| with_causes(&error))?;
     if skipped > 0 {
         report(&format!("{skipped} devices or FIFOs were skipped"));

@@ -23,7 +23,7 @@ use sandbox::prepare::BodyStreams;
 use sandbox::records::Sandboxes;
 use sandbox::supervise::streams::{OutputPump, Sink, Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
-use spec::sandboxes::{CommandRequest, SandboxName};
+use spec::sandboxes::{Action, CommandRequest, SandboxName};
 
 use support::{Ground, Options, Report, Table, Usage};
 
@@ -144,6 +144,7 @@ impl Bench {
     fn by_socket(&self, name: &str) -> f64 {
         let name = SandboxName::parse(name).unwrap();
         let wanted = CommandRequest {
+            action: Action::Execute,
             argv: vec![self.body.as_os_str().as_encoded_bytes().to_vec()],
             environment: Vec::new(),
             working_directory: None,

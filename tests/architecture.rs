@@ -85,6 +85,7 @@ const EFFECTS: &[&str] = &[
 
 /// The only files that may contain unsafe code.
 const UNSAFE_FILES: &[&str] = &[
+    "crates/sandbox/src/built_in.rs",
     "crates/sandbox/src/first_process.rs",
     "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",

@@ -24,6 +24,7 @@ mod preparation;
 pub(crate) mod recorder;
 mod refusals;
 mod reporting;
+pub(crate) mod sandbox_files;
 mod sources;
 mod stages;
 pub(crate) mod staying;

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 
 use crate::run::error::RunError;
+use crate::run::sandbox_files::inside;
 use sandbox::cgroups::RunCgroup;
-use sandbox::control::{Commands, CommandsPlan, OutputMasks};
+use sandbox::control::{BuiltIns, Commands, CommandsPlan, OutputMasks};
 use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
@@ -15,6 +16,12 @@ use spec::manifest::Manifest;
 use spec::report::{WarningReport, with_causes};
 use spec::sandboxes::{EndedCommands, IdleTimes, SandboxName, SandboxState};
 use sys::detach::Readiness;
+
+/// What commands run that execute no program.
+const BUILT_INS: BuiltIns = BuiltIns {
+    send_files: inside::send,
+    receive_files: inside::receive,
+};
 
 /// What `runner sandbox create` adds to a run.
 #[derive(Debug)]
@@ -116,6 +123,7 @@ impl StayingSandbox {
             let plan = CommandsPlan {
                 socket,
                 common,
+                built_ins: BUILT_INS,
                 state,
                 masks: output_masks(masks),
                 idle_times: self.idle_times.get(),

@@ -82,7 +82,8 @@ fn nonsense_on_the_control_socket_is_refused_and_the_sandbox_goes_on() {
     );
     let empty = br#"{"argv":[],"environment":[],"working_directory":null,"terminal":null}"#;
     let valid = br#"{"argv":[[116,114,117,101]],"environment":[],"working_directory":null,"terminal":null}"#;
-    let documents: [&[u8]; 5] = [b"", b"{", b"[]", empty, &[0xff; 100]];
+    let unknown = br#"{"action":"x","argv":[[120]],"environment":[],"working_directory":null,"terminal":null}"#;
+    let documents: [&[u8]; 6] = [b"", b"{", b"[]", empty, unknown, &[0xff; 100]];
     for text in documents {
         assert_eq!(with(document(text).as_fd(), 3), MALFORMED);
     }

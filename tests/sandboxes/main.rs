@@ -18,6 +18,7 @@ mod vectors;
 mod authority;
 mod commands;
 mod escapes;
+mod files;
 mod host;
 mod idle;
 mod killed;

@@ -121,18 +121,40 @@ fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
     if *entry == Entry::Directory {
         name.push(b'/');
     }
-    let (type_flag, mode, size, link): (u8, u64, u64, &[u8]) = match entry {
-        Entry::File { executable, bytes } => (b'0', u64::from(file_bits(*executable)), *bytes, b""),
+    let (type_flag, mode, size, link): (u8, u32, u64, &[u8]) = match entry {
+        Entry::File { executable, bytes } => (b'0', file_bits(*executable), *bytes, b""),
         Entry::Directory => (b'5', 0o755, 0, b""),
         Entry::Symlink { target } => (b'2', 0o777, 0, target),
     };
-    let split = split_name(&name);
+    let fields = Fields {
+        type_flag,
+        mode,
+        size,
+        modified_s: 0,
+    };
+    header_blocks(&name, fields, link)
+}
+
+/// The fields of a header beside its names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields {
+    pub(crate) type_flag: u8,
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    pub(crate) modified_s: u64,
+}
+
+/// The header of a member, after a pax header if ustar cannot hold a value. The name of a directory ends
+/// in `/`.
+pub(crate) fn header_blocks(name: &[u8], fields: Fields, link: &[u8]) -> Vec<u8> {
+    let size = fields.size;
+    let split = split_name(name);
     let mut records = Vec::new();
     if link.len() > NAME_BYTES {
         records.extend(pax_record(b"linkpath", link));
     }
     if split.is_none() {
-        records.extend(pax_record(b"path", &name));
+        records.extend(pax_record(b"path", name));
     }
     if size > OCTAL_SIZE_MAX {
         records.extend(pax_record(b"size", size.to_string().as_bytes()));
@@ -140,21 +162,23 @@ fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
     let mut blocks = Vec::with_capacity(BLOCK_BYTES);
     if !records.is_empty() {
         let length = records.len() as u64;
-        blocks.extend_from_slice(&block(b"", PAX_NAME, b'x', 0o644, length, b""));
+        let fields = Fields {
+            type_flag: b'x',
+            mode: 0o644,
+            size: length,
+            modified_s: 0,
+        };
+        blocks.extend_from_slice(&block(b"", PAX_NAME, fields, b""));
         blocks.extend_from_slice(&records);
         blocks.extend_from_slice(padding(length));
     }
     let truncate = |bytes: &'_ [u8]| bytes[..bytes.len().min(NAME_BYTES)].to_vec();
-    let (prefix, last) = split.unwrap_or((b"", &name));
-    let octal_size = if size > OCTAL_SIZE_MAX { 0 } else { size };
-    blocks.extend_from_slice(&block(
-        prefix,
-        &truncate(last),
-        type_flag,
-        mode,
-        octal_size,
-        &truncate(link),
-    ));
+    let (prefix, last) = split.unwrap_or((b"", name));
+    let fields = Fields {
+        size: if size > OCTAL_SIZE_MAX { 0 } else { size },
+        ..fields
+    };
+    blocks.extend_from_slice(&block(prefix, &truncate(last), fields, &truncate(link)));
     blocks
 }
 
@@ -182,14 +206,13 @@ fn pax_record(key: &[u8], value: &[u8]) -> Vec<u8> {
     [digits.as_bytes(), b" ", key, b"=", value, b"\n"].concat()
 }
 
-fn block(
-    prefix: &[u8],
-    name: &[u8],
-    type_flag: u8,
-    mode: u64,
-    size: u64,
-    link: &[u8],
-) -> [u8; BLOCK_BYTES] {
+fn block(prefix: &[u8], name: &[u8], fields: Fields, link: &[u8]) -> [u8; BLOCK_BYTES] {
+    let Fields {
+        type_flag,
+        mode,
+        size,
+        modified_s,
+    } = fields;
     let mut block = [0; BLOCK_BYTES];
     let mut put =
         |field: Range<usize>, bytes: &[u8]| block[field][..bytes.len()].copy_from_slice(bytes);
@@ -198,7 +221,8 @@ fn block(
     put(header::OWNER, b"0000000");
     put(header::GROUP, b"0000000");
     put(header::SIZE, format!("{size:011o}").as_bytes());
-    put(header::MODIFIED, b"00000000000");
+    let modified_s = modified_s.min(OCTAL_SIZE_MAX);
+    put(header::MODIFIED, format!("{modified_s:011o}").as_bytes());
     put(header::LINK_NAME, link);
     put(header::MAGIC, b"ustar\0");
     put(header::VERSION, b"00");
@@ -211,7 +235,7 @@ fn block(
     block
 }
 
-fn padding(bytes: u64) -> &'static [u8] {
+pub(crate) fn padding(bytes: u64) -> &'static [u8] {
     const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
     let over = usize::try_from(bytes % BLOCK_BYTES as u64).unwrap_or(0);
     &ZEROS[..(BLOCK_BYTES - over) % BLOCK_BYTES]

@@ -19,6 +19,8 @@ pub(crate) enum Rules {
     Snapshot,
     /// A layer of an image: names are paths from the image root, links are resolved by the body.
     Layer,
+    /// Files that are copied: as those of a layer, but the archive must have its end.
+    Files,
 }
 
 /// The kind of a [`Member`](crate::entries::Member).
@@ -65,9 +67,9 @@ pub(crate) fn classify(
     let kind = match (header.type_flag, rules) {
         _ if is_directory => "a directory",
         (0 | b'0', _) => "a file",
-        (b'1', Rules::Bundle | Rules::Layer) => "a hard link",
-        (b'2', Rules::Bundle | Rules::Layer) => "a symlink",
-        (special @ (b'3' | b'4' | b'6'), Rules::Layer) => type_name(special),
+        (b'1', Rules::Bundle | Rules::Layer | Rules::Files) => "a hard link",
+        (b'2', Rules::Bundle | Rules::Layer | Rules::Files) => "a symlink",
+        (special @ (b'3' | b'4' | b'6'), Rules::Layer | Rules::Files) => type_name(special),
         (other, _) => return Err(unsupported(other, rules)),
     };
     let bytes = data_bytes(header)?;
@@ -79,7 +81,7 @@ pub(crate) fn classify(
         ));
     }
     let path = match rules {
-        Rules::Layer => image_path(name, kind, is_directory)?,
+        Rules::Layer | Rules::Files => image_path(name, kind, is_directory)?,
         Rules::Bundle | Rules::Snapshot => bundle_path(name, kind, is_directory)?,
     };
     let path = match path {
@@ -95,7 +97,7 @@ pub(crate) fn classify(
         ("a file", _) => MemberKind::File { bytes },
         ("a hard link", Some(_)) => MemberKind::HardLink {
             target: match rules {
-                Rules::Layer => image_link_target(&link)?,
+                Rules::Layer | Rules::Files => image_link_target(&link)?,
                 Rules::Bundle | Rules::Snapshot => {
                     mapping.map_link_target(bundle_link_target(&link)?)?
                 }
@@ -103,7 +105,7 @@ pub(crate) fn classify(
         },
         ("a symlink", Some(path)) => {
             match rules {
-                Rules::Layer => check_link_length(&link)?,
+                Rules::Layer | Rules::Files => check_link_length(&link)?,
                 // Excluded entries are never created, so their targets are not checked.
                 _ if is_in_version_control(path) => (),
                 _ => check_target(path, &link).map_err(|error| error.about("it"))?,
@@ -235,7 +237,7 @@ fn unsupported(type_flag: u8, rules: Rules) -> Refusal {
     let what = type_name(type_flag);
     match rules {
         Rules::Snapshot => Refusal::not_in_snapshot(what),
-        Rules::Bundle | Rules::Layer => Refusal::new(
+        Rules::Bundle | Rules::Layer | Rules::Files => Refusal::new(
             "entry_type",
             format!(
                 "it is {what} (type `{}`); expected a file, a directory or a link",

@@ -190,7 +190,7 @@ impl Visit for PackageVisitor<'_, '_> {
     }
 }
 
-fn add_non_directory(
+pub(crate) fn add_non_directory(
     entries: &mut AnyEntries<'_>,
     writer: &mut LayerWriter<'_>,
     path: RelPath,
@@ -216,7 +216,7 @@ fn add_non_directory(
     }
 }
 
-fn position(member: &Member) -> EntryPosition<'_> {
+pub(crate) fn position(member: &Member) -> EntryPosition<'_> {
     EntryPosition {
         index: member.index,
         name: &member.name,

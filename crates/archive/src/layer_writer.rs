@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
 
 use crate::error::{Refusal, UnpackError, shown};
 use crate::hiding::Hiding;
@@ -85,19 +85,24 @@ impl LayerFile<'_> {
     /// Must be called after all data is written. Sets the modification time.
     pub(crate) fn end(self, modified_s: Option<u64>) -> Result<(), UnpackError> {
         *self.disk_bytes += self.bytes.next_multiple_of(BLOCK_BYTES);
-        // The kernel clamps times that the file system cannot store, so a time causes no error.
-        let seconds = modified_s.and_then(|seconds| i64::try_from(seconds).ok());
-        let Some(tv_sec) = seconds else {
-            return Ok(());
-        };
-        let time = Timespec { tv_sec, tv_nsec: 0 };
-        let times = Timestamps {
-            last_access: time,
-            last_modification: time,
-        };
-        rustix::fs::futimens(&self.file, &times)
-            .map_err(|errno| failed("futimens", &self.path, errno))
+        match modified_s {
+            Some(seconds) => set_time(self.file.as_fd(), &self.path, seconds),
+            None => Ok(()),
+        }
     }
+}
+
+fn set_time(file: BorrowedFd<'_>, path: &RelPath, modified_s: u64) -> Result<(), UnpackError> {
+    // The kernel clamps times that the file system cannot store, so a time causes no error.
+    let Ok(tv_sec) = i64::try_from(modified_s) else {
+        return Ok(());
+    };
+    let time = Timespec { tv_sec, tv_nsec: 0 };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::futimens(file, &times).map_err(|errno| failed("futimens", path, errno))
 }
 
 impl<'a> LayerWriter<'a> {
@@ -184,6 +189,25 @@ impl<'a> LayerWriter<'a> {
         }
         self.view.add_directory(path, bits);
         Ok(())
+    }
+
+    /// Sets the modification time of the directory `path` of this layer, once it is complete.
+    pub(crate) fn set_directory_time(
+        &mut self,
+        path: &RelPath,
+        modified_s: u64,
+    ) -> Result<(), UnpackError> {
+        if !self.is_directory(path.as_bytes()) {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let directory = self.target.open(path, flags, Mode::empty())?;
+        set_time(directory.as_fd(), path, modified_s)
+    }
+
+    /// The entries that were skipped.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Creates a file at `path`, replacing any other entry of this layer; the caller writes its data.

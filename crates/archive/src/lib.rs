@@ -25,6 +25,7 @@ pub mod survey;
 pub(crate) mod tar_header;
 pub mod target;
 mod threaded_hash;
+pub mod transfer;
 pub mod tree;
 mod tree_writer;
 pub mod unpack;

@@ -62,6 +62,21 @@ pub fn confine_supervisor(traces: bool) -> Result<(), Errno> {
     seccomp::load(if traces { TRACER } else { SUPERVISOR })
 }
 
+/// The permission to parse for a command of a sandbox that runs code of this program: the sandbox has
+/// confined it, with less than a reader has.
+///
+/// # Errors
+/// EPERM if the process has capabilities or may gain some; the errno of capget(2).
+pub fn permit_of_command() -> Result<ParsePermit, Errno> {
+    let has = rustix::thread::capabilities(None)?;
+    let is_confined =
+        has.effective.is_empty() && has.permitted.is_empty() && rustix::thread::no_new_privs()?;
+    match is_confined {
+        true => Ok(ParsePermit::after_giving_up_rights()),
+        false => Err(Errno::PERM),
+    }
+}
+
 /// What the process does, which decides what it keeps.
 #[derive(Debug, Clone, Copy)]
 pub enum Role<'run> {

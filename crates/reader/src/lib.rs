@@ -10,6 +10,7 @@
 
 mod dialogue;
 mod documents;
+mod files;
 mod filling;
 mod json;
 mod layers;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use dialogue::Dialogue;
 pub use documents::{Documents, parse_document, read_document_answer};
+pub use files::unpack_files;
 pub use filling::Feed;
 pub use json::{Unparsed, parse_json};
 pub use layers::{Layer, read_layer_answer, unpack_layer};

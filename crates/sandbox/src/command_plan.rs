@@ -1,13 +1,14 @@
 //! The plan of a command, and the words of one that a sandbox that stays is asked for.
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 
 use rustix::io::Errno;
 
 use crate::steps::{CommandSteps, ResourceLimit};
 use filter::bpf::Instruction;
 use spec::sandbox_block::Shell;
-use spec::sandboxes::{CommandRequest, TerminalSize};
+use spec::sandboxes::{Action, CommandRequest, TerminalSize};
 use sys::arena::Arena;
 
 /// The paths to try for the program `name`, as execvp(3) does: an empty directory is the working
@@ -27,6 +28,13 @@ pub fn program_candidates<'path>(
         })
         .collect()
 }
+
+/// Code of this program that runs as a command of a sandbox, with the words of the command. Its streams
+/// are descriptors 0, 1 and 2; the result is its exit code.
+///
+/// It runs in a copy of init, so it must not use memory that [`sys::allocator::keep_from_children`] has
+/// kept.
+pub(crate) type BuiltIn = fn(&[&CStr]) -> u8;
 
 /// A command and what its processes are given.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +67,8 @@ pub(crate) struct CommandWords<'a> {
     pub(crate) null_stdin: bool,
     /// A terminal of this size is made for it.
     pub(crate) terminal: Option<TerminalSize>,
+    /// What it runs instead of a program.
+    pub(crate) built_in: Option<BuiltIn>,
 }
 
 impl<'a> CommandWords<'a> {
@@ -70,6 +80,7 @@ impl<'a> CommandWords<'a> {
             working_directory: &plan.working_directory,
             null_stdin: plan.null_stdin,
             terminal: None,
+            built_in: None,
         }
     }
 
@@ -93,9 +104,9 @@ impl<'a> CommandWords<'a> {
             .find_map(|variable| variable.strip_prefix(b"PATH="));
         let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
         let directories = path.split(|byte| *byte == b':');
-        let argv = match common.shell {
-            Some(shell) => Cow::Owned(shell.words(&wanted.argv)),
-            None => Cow::Borrowed(&*wanted.argv),
+        let argv = match (common.shell, wanted.action) {
+            (Some(shell), Action::Execute) => Cow::Owned(shell.words(&wanted.argv)),
+            _ => Cow::Borrowed(&*wanted.argv),
         };
         Self {
             programs: Cow::Owned(program_candidates(&argv[0], directories)),
@@ -108,6 +119,7 @@ impl<'a> CommandWords<'a> {
             // The client decides what its input is.
             null_stdin: false,
             terminal: wanted.terminal,
+            built_in: None,
         }
     }
 }
@@ -133,7 +145,16 @@ pub(crate) fn copy_command<'a>(
     for program in &*words.programs {
         programs.push(arena.c_string(program)?);
     }
+    let built_in = match words.built_in {
+        Some(run) => {
+            let words = words.argv.iter().map(|word| arena.c_string(word));
+            let words = words.collect::<Result<Vec<&CStr>, _>>()?;
+            Some((run, arena.slice(&words)?))
+        }
+        None => None,
+    };
     Ok(CommandSteps {
+        built_in,
         second_filter: arena.slice(&plan.second_filter)?,
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(words.working_directory)?,
@@ -167,6 +188,7 @@ mod tests {
             CommandWords::of_request(common, wanted, variables)
         }
         let mut wanted = CommandRequest {
+            action: Action::Execute,
             argv: bytes(&["ls", "-l"]),
             environment: Vec::new(),
             working_directory: None,

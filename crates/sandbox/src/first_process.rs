@@ -81,7 +81,8 @@ pub(super) fn join_groups(groups: &[Option<OwnedFd>]) -> Result<(), StepError> {
     namespace::unshare(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))
 }
 
-fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
+/// Confines this process as the first one of a command.
+pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
     let command = start.command;
     store_timestamp(start.arena, ChildStep::StartBody);
     if let Some(leaves) = &start.leaves {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::termios::Winsize;
 
+use crate::built_in;
 use crate::child::{exit_with_failure, store_timestamp};
 use crate::first_process::{CommandStart, Leaves, join_groups, restrict, start_command};
 use crate::session::kill_session;
@@ -394,7 +395,11 @@ impl Serving<'_> {
             failed: Cell::new(None),
             confined: Cell::new(false),
         };
-        match start_command(&start, self.stack)? {
+        let started = match command.built_in {
+            Some((run, words)) => Some(built_in::start(&start, run, words)?),
+            None => start_command(&start, self.stack)?,
+        };
+        match started {
             Some(pid) => Ok((pid, master)),
             None => Err(at(ChildStep::StartBody)(Errno::CANCELED)),
         }

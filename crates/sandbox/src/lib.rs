@@ -1,6 +1,7 @@
 //! The sandbox: prepare, launch, the child's steps, init, supervision.
 
 mod binds;
+mod built_in;
 pub mod cgroups;
 mod child;
 pub mod command;

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
+use crate::command_plan::BuiltIn;
 use crate::launch::ImageRoot;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
@@ -266,6 +267,8 @@ pub(super) struct CommandSteps<'a> {
     pub(super) environment: StringArray<'a>,
     pub(super) null_stdin: bool,
     pub(super) terminal: Option<TerminalSize>,
+    /// What it runs instead of a program, with its words.
+    pub(super) built_in: Option<(BuiltIn, &'a [&'a CStr])>,
 }
 
 /// A plan that the supervisor publishes in the arena and the child reads.

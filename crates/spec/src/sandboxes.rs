@@ -75,7 +75,10 @@ impl std::fmt::Display for SandboxName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
-    /// The program and its arguments.
+    /// Not written if it is the default: older supervisors do not know it.
+    #[serde(default, skip_serializing_if = "Action::is_execute")]
+    pub action: Action,
+    /// The program and its arguments, or the words of the action.
     pub argv: Vec<Vec<u8>>,
     /// Variables that replace those of the sandbox.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
@@ -88,6 +91,29 @@ pub struct CommandRequest {
     /// Nobody waits for it.
     #[serde(default)]
     pub is_detached: bool,
+}
+
+/// What a command does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It executes a program.
+    #[default]
+    Execute,
+    /// It writes files of the sandbox to its standard output, as a tar.
+    SendFiles,
+    /// It writes the files of a tar, its standard input, into the sandbox.
+    ReceiveFiles,
+}
+
+impl Action {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_execute(&self) -> bool {
+        *self == Self::Execute
+    }
 }
 
 /// The size of a terminal, in characters.

@@ -4,7 +4,9 @@ use std::ffi::CString;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
+};
 use rustix::io::Errno;
 
 /// A failed system call with its object and errno.
@@ -82,6 +84,28 @@ fn open_component_by_component(
     }
     let at = parent.as_ref().map_or(directory, AsFd::as_fd);
     rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+}
+
+/// Removes the directory `name` of `parent` with everything in it. Follows no link. Needs a descriptor for
+/// each directory on the way.
+///
+/// # Errors
+/// The errno of openat(2), getdents64(2) or unlinkat(2).
+pub fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        match name.to_bytes() {
+            b"." | b".." => (),
+            below if entry.file_type() == FileType::Directory => {
+                remove_tree(directory.as_fd(), below)?;
+            }
+            _ => rustix::fs::unlinkat(&directory, name, AtFlags::empty())?,
+        }
+    }
+    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
 /// Reads `file` to its end; for files of proc and cgroupfs, whose size is unknown.

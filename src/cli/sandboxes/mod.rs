@@ -1,5 +1,6 @@
 //! `runner sandbox`: sandboxes that stay, and commands in them.
 
+mod cp;
 mod logs;
 
 use std::ffi::{OsStr, OsString};
@@ -25,7 +26,9 @@ use spec::limits::milliseconds;
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, IdleTimes, SandboxListing, SandboxName, TerminalSize};
+use spec::sandboxes::{
+    Action, CommandRequest, IdleTimes, SandboxListing, SandboxName, TerminalSize,
+};
 use spec::units::{self, count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
@@ -70,6 +73,9 @@ pub enum SandboxVerb {
     /// Run a command in a sandbox
     #[command(after_help = EXEC_HELP, args_override_self = true)]
     Exec(ExecIn),
+    /// Copy files between the host and a sandbox
+    #[command(after_help = cp::HELP)]
+    Cp(cp::Cp),
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
@@ -196,6 +202,7 @@ impl SandboxVerb {
         match self {
             Self::Create(create) => &create.flags.common,
             Self::Exec(exec) => &exec.common,
+            Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
             Self::Logs(logs) => &logs.common,
             Self::Rm(rm) => &rm.common,
@@ -260,6 +267,7 @@ pub(super) fn sandbox(
 ) -> u8 {
     let done = match verb {
         SandboxVerb::Create(_) => Ok(FAILED),
+        SandboxVerb::Cp(cp) => cp::copy(cp, caller, printer),
         SandboxVerb::Exec(exec) => run_command(exec, context, caller, printer),
         SandboxVerb::Ls(flags) => {
             let listed = sandboxes::list(caller).map(|sandboxes| {
@@ -300,6 +308,7 @@ fn run_command(
         variables_of_command.insert(0, (b"TERM".to_vec(), value.as_bytes().to_vec()));
     }
     let wanted = CommandRequest {
+        action: Action::Execute,
         argv: exec
             .command
             .iter()

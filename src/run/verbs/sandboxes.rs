@@ -73,7 +73,7 @@ impl SandboxError {
         }
     }
 
-    fn of_control(name: &SandboxName, error: ControlError) -> Self {
+    pub(in crate::run) fn of_control(name: &SandboxName, error: ControlError) -> Self {
         match error {
             ControlError::NoSandbox => Self::NoSandbox {
                 name: name.clone(),
@@ -143,7 +143,10 @@ fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
 }
 
 /// Connects to the supervisor of a sandbox.
-fn connect(caller: &Caller, name: &SandboxName) -> Result<Client, SandboxError> {
+///
+/// # Errors
+/// [`SandboxError`].
+pub(in crate::run) fn connect(caller: &Caller, name: &SandboxName) -> Result<Client, SandboxError> {
     let sandboxes = open(caller)?;
     let connected = sandboxes.connect(name);
     connected.map_err(|error| match SandboxError::of_control(name, error) {

@@ -146,7 +146,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ControlError::Malformed`], [`ControlError::Call`].
-    pub(super) fn receive(&self) -> Result<Answer, ControlError> {
+    pub fn receive(&self) -> Result<Answer, ControlError> {
         let Some((Message { kind, values }, descriptors)) = self.hear()? else {
             return Ok(Answer::Gone);
         };

@@ -18,7 +18,7 @@ pub use attach::CallerStreams;
 pub(crate) use client::listen;
 pub use client::{Answer, Client, ControlError};
 pub use logs::{Mask, OutputMasks};
-pub use server::{Commands, CommandsPlan};
+pub use server::{BuiltIns, Commands, CommandsPlan};
 
 /// The version of these messages, the first value of each request.
 const VERSION: i32 = 1;

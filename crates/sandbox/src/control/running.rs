@@ -197,6 +197,7 @@ mod tests {
 
     fn started(list: &mut CommandList, pid: i32, timeout_ms: Option<u64>) -> Option<u64> {
         list.begin(&CommandRequest {
+            action: spec::sandboxes::Action::Execute,
             argv: vec![b"x".to_vec()],
             environment: Vec::new(),
             working_directory: None,
@@ -258,6 +259,7 @@ mod tests {
         list.fail();
         started(&mut list, 7, None);
         list.begin(&CommandRequest {
+            action: spec::sandboxes::Action::Execute,
             argv: vec![b"y".to_vec()],
             environment: Vec::new(),
             working_directory: None,

@@ -15,10 +15,10 @@ use super::requester::{Client, Task};
 use super::running::{CommandList, Ended};
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
-use crate::command_plan::{CommandWords, variables_of};
+use crate::command_plan::{BuiltIn, CommandWords, variables_of};
 use crate::launch::{CommandEvent, CommandPlan, Launched};
 use crate::steps::ChildStep;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
+use spec::sandboxes::{Action, CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Received};
 use sys::probe::effective_uid;
@@ -36,10 +36,28 @@ pub struct CommandsPlan {
     pub socket: OwnedFd,
     /// What each command gets besides its words.
     pub common: CommandPlan,
+    pub built_ins: BuiltIns,
     pub state: SandboxState,
     /// For the output that is kept.
     pub masks: OutputMasks,
     pub idle_times: IdleTimes,
+}
+
+/// What commands run that execute no program.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIns {
+    pub send_files: BuiltIn,
+    pub receive_files: BuiltIn,
+}
+
+impl BuiltIns {
+    fn of(self, action: Action) -> Option<BuiltIn> {
+        match action {
+            Action::Execute => None,
+            Action::SendFiles => Some(self.send_files),
+            Action::ReceiveFiles => Some(self.receive_files),
+        }
+    }
 }
 
 /// The commands of a sandbox and the clients that asked for them.
@@ -48,6 +66,7 @@ pub struct Commands {
     socket: OwnedFd,
     /// What each command gets besides its words.
     common: CommandPlan,
+    built_ins: BuiltIns,
     /// Without its commands.
     pub(super) state: SandboxState,
     pub(super) list: CommandList,
@@ -72,6 +91,7 @@ impl Commands {
         Self {
             socket: plan.socket,
             common: plan.common,
+            built_ins: plan.built_ins,
             state: plan.state,
             list: CommandList::default(),
             logs: Logs::new(plan.masks),
@@ -250,7 +270,10 @@ impl Commands {
             None => [stdout, stderr],
         };
         let variables = variables_of(&wanted);
-        let words = CommandWords::of_request(&self.common, &wanted, &variables);
+        let words = CommandWords {
+            built_in: self.built_ins.of(wanted.action),
+            ..CommandWords::of_request(&self.common, &wanted, &variables)
+        };
         let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
         match launched.start(&self.common, &words, streams) {
             Ok(_is_sent) => {

@@ -26,7 +26,7 @@ use crate::oci::layout::reader::Layout;
 use crate::oci::observer::Observer;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
-use sys::file::{errno_of, open_beneath};
+use sys::file::{errno_of, open_beneath, remove_tree};
 use sys::lock::try_claim_file;
 use sys::process::random;
 
@@ -293,26 +293,9 @@ impl Drop for LayoutWriter {
             ..
         } = &self.target
         {
-            let _result = remove_tree(parent, temporary.as_bytes());
+            let _result = remove_tree(parent.as_fd(), temporary.as_bytes());
         }
     }
-}
-
-fn remove_tree(parent: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    for entry in rustix::fs::Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        match name.to_bytes() {
-            b"." | b".." => (),
-            _ if entry.file_type() == rustix::fs::FileType::Directory => {
-                remove_tree(&directory, name.to_bytes())?;
-            }
-            _ => rustix::fs::unlinkat(&directory, name, AtFlags::empty())?,
-        }
-    }
-    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
 fn write_error(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError + use<> {

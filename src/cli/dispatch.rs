@@ -69,9 +69,8 @@ pub fn dispatch(words: &[OsString]) -> u8 {
 /// `readiness`: this process becomes the supervisor of a sandbox.
 fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
     let is_run = |word: &OsString| word == "run" || word == "exec";
-    let makes_sandbox = words.get(1).is_some_and(is_run) || readiness.is_some();
     // This child makes its namespaces while the command line is read. Dropping it kills it.
-    let prefork = makes_sandbox.then(prefork).flatten();
+    let prefork = words.get(1).is_some_and(is_run).then(prefork).flatten();
     let context = &ProcessContext::read();
     let verb = match read(&expand_help(words), context) {
         Ok(verb) => verb,
@@ -92,7 +91,8 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
                 invocation,
                 words,
                 context,
-                prefork,
+                // A child that is cloned before its group is known can be in none that is frozen.
+                None,
                 Purpose::Stay(flags, readiness),
             )
         }

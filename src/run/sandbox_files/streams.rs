@@ -239,8 +239,8 @@ impl Write for Streams<'_> {
     }
 }
 
-/// The lines that may stand on a terminal: what hides or controls something is escaped. The command
-/// escapes names, so nothing is where it is what it says that it is.
+/// The lines, safe for a terminal. The command has escaped the names in them, so a plain line stays as it
+/// is; one with characters that control or hide something did not come from it, and is escaped whole.
 fn lines(text: &[u8]) -> Vec<String> {
     let lines = text
         .split(|byte| *byte == b'\n')

@@ -9,6 +9,7 @@ mod answers;
 mod artifact;
 mod cache;
 mod checkouts;
+mod copies;
 mod fetcher;
 mod hangs;
 mod init;

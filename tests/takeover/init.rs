@@ -1,16 +1,16 @@
 //! Init that a body takes over: it has the body's rights, and the supervisor believes it nothing else than
 //! how the body ended.
 
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Scene;
 use attacker::{Answer, Attack};
 use rustix::process::Signal;
+use support::invariants::{eventually, processes_of};
 use support::network::PYTHON;
 use support::processes::{confined_child, is_gone};
-use support::{Case, Done, invariants::eventually, is_root};
+use support::{Case, Done, is_root, text};
 
 const SCRIPT: &str = include_str!("../bodies/takeover/init.py");
 /// Kinds of messages that init sends, and others. In turn: a pid, a wait status, an errno.
@@ -190,17 +190,6 @@ fn init_of_a_sandbox_that_stays_ends_with_it() {
             entries.count() == 0
         });
     }
-    assert!(processes_with(&runtime).is_empty());
+    assert_eq!(processes_of(text(&runtime), ""), [""; 0]);
     scene.assert_untouched();
-}
-
-/// The processes that were started with this runtime directory.
-fn processes_with(runtime: &Path) -> Vec<PathBuf> {
-    let wanted = runtime.as_os_str().as_bytes();
-    let processes = std::fs::read_dir("/proc").expect("listed").flatten();
-    let has_it = |process: &PathBuf| {
-        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        environment.windows(wanted.len()).any(|part| part == wanted)
-    };
-    processes.map(|entry| entry.path()).filter(has_it).collect()
 }

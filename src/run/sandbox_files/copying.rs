@@ -18,7 +18,7 @@ use spec::request::Caller;
 use spec::sandboxes::{Action, CommandRequest, SandboxName};
 
 use crate::run::sandbox_files::streams::{End, Streams};
-use crate::run::sandbox_files::{ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SKIPPED_SHOWN_MAX};
+use crate::run::sandbox_files::{ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, Skipped, special_entries};
 use crate::run::verbs::sandboxes::{SandboxError, connect};
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -202,11 +202,10 @@ pub(crate) fn copy_out(
         .into_inner()
         .finish(unpacked.map_err(CopyError::Unpack))?;
     fresh.place()?;
-    let mut lines = messages;
-    if skipped > 0 {
-        lines.push(format!("{skipped} devices or FIFOs were skipped"));
-    }
-    Ok(Copied { skipped: lines })
+    let lines = messages.into_iter().chain(special_entries(skipped));
+    Ok(Copied {
+        skipped: lines.collect(),
+    })
 }
 
 /// The source of a reader, which is asked about signals meanwhile.
@@ -311,27 +310,19 @@ fn send_files(
     follows_link: bool,
     skipped: &mut Vec<String>,
 ) -> Result<(), CopyError> {
-    let mut count = 0;
-    let mut skip = |path: &str, why: &str| {
-        count += 1;
-        if count <= SKIPPED_SHOWN_MAX {
-            skipped.push(format!("skipped `{path}`: {why}"));
-        }
-    };
+    let mut tell = |line| skipped.push(line);
+    let mut skipped = Skipped::new(&mut tell);
     let mut out = BufWriter::with_capacity(PIECE_BYTES, streams);
     let task = PackTask {
         path,
         follows_link,
         top: TOP,
     };
-    let packed = pack(task, &mut out, &mut skip);
+    let packed = pack(task, &mut out, &mut |path, why| skipped.add(path, why));
     let packed = packed.and_then(|()| out.flush().map_err(PackError::Output));
     // An error must not write the rest when this is dropped: that would wait for the other side.
     let (_streams, _rest) = out.into_parts();
-    let more = count.saturating_sub(SKIPPED_SHOWN_MAX);
-    if more > 0 {
-        skipped.push(format!("{more} more were skipped"));
-    }
+    skipped.end();
     Ok(packed?)
 }
 

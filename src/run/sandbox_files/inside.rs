@@ -13,7 +13,7 @@ use archive::transfer::unpack::unpack;
 use rustix::io::Errno;
 use spec::report::with_causes;
 
-use crate::run::sandbox_files::{ARCHIVE, CONTENTS, FOLLOW, NAMED, SKIPPED_SHOWN_MAX};
+use crate::run::sandbox_files::{ARCHIVE, CONTENTS, FOLLOW, NAMED, Skipped, special_entries};
 
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -67,7 +67,8 @@ fn try_send(words: &[&CStr]) -> Result<(), String> {
         follows_link: follow.to_bytes() == FOLLOW.as_bytes(),
         top: top.to_bytes(),
     };
-    let mut skipped = Skipped::default();
+    let mut tell = |line: String| report(&line);
+    let mut skipped = Skipped::new(&mut tell);
     pack(task, &mut output, &mut |path, why| skipped.add(path, why))
         .map_err(|error| with_causes(&error))?;
     skipped.end();
@@ -100,30 +101,8 @@ fn try_receive(words: &[&CStr]) -> Result<(), String> {
         error => with_causes(&error),
     })?;
     fresh.place().map_err(|error| with_causes(&error))?;
-    if skipped > 0 {
-        report(&format!("{skipped} devices or FIFOs were skipped"));
+    if let Some(line) = special_entries(skipped) {
+        report(&line);
     }
     Ok(())
-}
-
-/// Reports the first entries that are skipped, and then how many more.
-#[derive(Default)]
-pub(super) struct Skipped {
-    count: u64,
-}
-
-impl Skipped {
-    fn add(&mut self, path: &str, why: &str) {
-        self.count += 1;
-        if self.count <= SKIPPED_SHOWN_MAX {
-            report(&format!("skipped `{path}`: {why}"));
-        }
-    }
-
-    fn end(&self) {
-        let more = self.count.saturating_sub(SKIPPED_SHOWN_MAX);
-        if more > 0 {
-            report(&format!("{more} more were skipped"));
-        }
-    }
 }

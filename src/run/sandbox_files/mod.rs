@@ -19,3 +19,34 @@ const KEEP: &str = "keep";
 
 /// Most lines about skipped entries.
 const SKIPPED_SHOWN_MAX: u64 = 20;
+
+/// Tells of the first entries that are skipped, and then how many more.
+struct Skipped<'run> {
+    count: u64,
+    tell: &'run mut dyn FnMut(String),
+}
+
+impl<'run> Skipped<'run> {
+    fn new(tell: &'run mut dyn FnMut(String)) -> Self {
+        Self { count: 0, tell }
+    }
+
+    fn add(&mut self, path: &str, why: &str) {
+        self.count += 1;
+        if self.count <= SKIPPED_SHOWN_MAX {
+            (self.tell)(format!("skipped `{path}`: {why}"));
+        }
+    }
+
+    fn end(self) {
+        let more = self.count.saturating_sub(SKIPPED_SHOWN_MAX);
+        if more > 0 {
+            (self.tell)(format!("{more} more were skipped"));
+        }
+    }
+}
+
+/// What to say of an archive with entries that are no files, directories or links.
+fn special_entries(skipped: u64) -> Option<String> {
+    (skipped > 0).then(|| format!("{skipped} devices or FIFOs were skipped"))
+}

@@ -337,8 +337,8 @@ fn report_faults(done: &Done) -> Vec<String> {
     faults
 }
 
-/// Processes with the marker in their environment, or in a cgroup of the run.
-fn processes_of(marker: &str, run_id: &str) -> Vec<String> {
+/// Processes with the marker in their environment, or in a cgroup of the run unless its id is empty.
+pub fn processes_of(marker: &str, run_id: &str) -> Vec<String> {
     let is_of_run = |pid: &i32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if contains(&environment, marker.as_bytes()) {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use runner::cli::schema;
 use runner::cli::schema::SchemaName;
+use support::invariants::eventually;
 use support::{Case, Done, Ground, runner};
 
 struct Place {
@@ -172,8 +173,11 @@ fn a_run_that_goes_on_is_listed_and_one_whose_runner_was_killed_too() {
     assert_eq!(place.states(&["ps", "--json"]), ["running"]);
     running.signal(rustix::process::Signal::KILL);
     drop(running.finish());
+    // Its child, which the kernel kills with it, has the lock of the record until it is dead.
+    eventually("the run is listed as killed", || {
+        place.states(&["ps", "-a", "--json"]) == ["killed"]
+    });
     assert_eq!(place.states(&["ps", "--json"]), Vec::<String>::new());
-    assert_eq!(place.states(&["ps", "-a", "--json"]), ["killed"]);
 }
 
 #[test]

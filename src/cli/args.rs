@@ -31,6 +31,7 @@ use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
 use crate::cli::sandboxes::Sandbox;
 use crate::cli::schema::Schema;
+use crate::cli::server::ServerWords;
 use crate::cli::source::Source;
 use crate::cli::why::{WHY_HELP, Why};
 use spec::did_you_mean::nearest;
@@ -128,6 +129,10 @@ pub enum Verb {
     /// Build, push, pull and inspect source artifacts, which workspaceSources of a manifest name
     #[command(args_override_self = true)]
     Source(Box<Source>),
+    /// Offer a sandbox to an agent as tools of the Model Context Protocol
+    Mcp(ServerWords),
+    /// Offer sandboxes and runs over HTTP, on a unix socket
+    Serve(ServerWords),
 }
 
 #[derive(Debug, clap::Args)]

@@ -28,6 +28,7 @@ use crate::cli::report_target::{REPORT, ReportTarget, TargetError};
 use crate::cli::request::build_request;
 use crate::cli::sandboxes::{self, Detachment, Sandbox, SandboxVerb, StayFlags};
 use crate::cli::schema::{self, Schema};
+use crate::cli::server;
 use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
@@ -56,7 +57,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         return failed(error.as_ref());
     }
     if fast_args::asks_for_version(words) {
-        let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
+        let printer = plain_printer(&ProcessContext::default());
         return printer.document(fast_args::VERSION, 0);
     }
     match sandboxes::detach_creation(words) {
@@ -148,14 +149,12 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
             history::report(&args, caller, printer)
         }),
         Verb::Gc(common) => with_policy(&common, context, gc),
+        Verb::Mcp(server) => server::execute("mcp", &server.words, &plain_printer(context)),
+        Verb::Serve(server) => server::execute("serve", &server.words, &plain_printer(context)),
         Verb::Completions(Completions { shell }) => {
-            let printer = Printer::new(MessageFlags::default(), context);
-            printer.document(&completions::script(shell), 0)
+            plain_printer(context).document(&completions::script(shell), 0)
         }
-        Verb::Schema(Schema { name }) => {
-            let printer = Printer::new(MessageFlags::default(), context);
-            printer.document(&schema::text(name), 0)
-        }
+        Verb::Schema(Schema { name }) => plain_printer(context).document(&schema::text(name), 0),
     }
 }
 
@@ -168,8 +167,13 @@ fn set_up_process() -> Result<(), Box<dyn std::error::Error>> {
     Ok(stack::reserve()?)
 }
 
+/// For verbs without flags of their own.
+fn plain_printer(context: &ProcessContext) -> Printer {
+    Printer::new(MessageFlags::default(), context)
+}
+
 fn failed(error: &dyn std::error::Error) -> u8 {
-    let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
+    let printer = plain_printer(&ProcessContext::default());
     printer.failure(&ErrorReport {
         code: "host_failed".to_owned(),
         message: with_causes(error),

@@ -41,6 +41,7 @@ pub(crate) mod report_target;
 pub mod request;
 mod sandboxes;
 pub mod schema;
+mod server;
 pub mod source;
 pub mod summary;
 pub(crate) mod systemd_scope;

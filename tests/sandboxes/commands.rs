@@ -80,17 +80,7 @@ fn files_and_processes_outlive_the_command_that_made_them() {
     host.create("one", &[]);
     assert_eq!(host.shell("one", "echo kept > /tmp/file; echo $$").code, 0);
     assert_eq!(host.shell("one", "cat /tmp/file").stdout, "kept\n");
-    let started = host.say(&[
-        "sandbox",
-        "exec",
-        "-d",
-        "one",
-        "--",
-        "sh",
-        "-c",
-        "echo $$ > /tmp/pid; exec sleep 1000",
-    ]);
-    assert_eq!((started.code, &*started.stdout), (0, ""));
+    host.detach("one", "echo $$ > /tmp/pid; exec sleep 1000");
     eventually("the pid is written", || {
         host.shell("one", "test -s /tmp/pid").code == 0
     });

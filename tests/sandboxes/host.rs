@@ -81,6 +81,15 @@ impl Host {
         self.say(&["sandbox", "exec", name, "--", "sh", "-c", text])
     }
 
+    /// Starts `sh -c TEXT` detached, and returns its id.
+    pub fn detach(&self, name: &str, text: &str) -> String {
+        let started = self.say(&["sandbox", "exec", "-d", name, "--", "sh", "-c", text]);
+        assert_eq!((started.code, &*started.stderr), (0, ""), "{started:?}");
+        let id = started.stdout.strip_suffix('\n').expect("a line");
+        assert!(id.parse::<u64>().is_ok_and(|id| id > 0), "{started:?}");
+        id.to_owned()
+    }
+
     /// Starts `sh -c TEXT` in the sandbox; its output is piped.
     pub fn start(&self, name: &str, text: &str) -> Child {
         self.command(&["sandbox", "exec", name, "--", "sh", "-c", text])

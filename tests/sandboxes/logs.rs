@@ -7,20 +7,15 @@ use crate::host::{Host, said};
 use rustix::process::{Signal, kill_process};
 use support::invariants::eventually;
 
-fn detach(host: &Host, text: &str) {
-    let started = host.say(&["sandbox", "exec", "-d", "one", "--", "sh", "-c", text]);
-    assert_eq!((started.code, &*started.stdout), (0, ""), "{started:?}");
-}
-
 #[test]
 fn both_streams_of_a_detached_command_are_printed_unchanged_and_by_its_id() {
     let host = Host::new();
     host.create("one", &[]);
-    detach(&host, r"printf 'out\033[2J\n'; echo err >&2");
+    host.detach("one", r"printf 'out\033[2J\n'; echo err >&2");
     eventually("it has ended", || {
         host.list()[0]["commands"] == serde_json::json!([])
     });
-    detach(&host, "echo second; exec sleep 1000");
+    host.detach("one", "echo second; exec sleep 1000");
     // As `run` passes it on.
     let first = host.say(&["sandbox", "logs", "one", "1"]);
     assert_eq!(
@@ -54,7 +49,7 @@ fn both_streams_of_a_detached_command_are_printed_unchanged_and_by_its_id() {
 fn a_command_that_floods_its_output_loses_the_start_and_the_sandbox_answers() {
     let host = Host::new();
     host.create("one", &[]);
-    detach(&host, "yes 0123456789 & yes abcdefghi >&2 & wait");
+    host.detach("one", "yes 0123456789 & yes abcdefghi >&2 & wait");
     let cut = || {
         host.say(&["sandbox", "logs", "one"])
             .stderr
@@ -87,8 +82,8 @@ fn a_command_that_floods_its_output_loses_the_start_and_the_sandbox_answers() {
 fn a_follower_gets_what_is_new_until_the_command_ends() {
     let host = Host::new();
     host.create("one", &[]);
-    detach(
-        &host,
+    host.detach(
+        "one",
         "echo first; until test -e /tmp/go; do sleep 0.05; done; echo last; exit 3",
     );
     let mut follower = host
@@ -110,7 +105,7 @@ fn a_follower_gets_what_is_new_until_the_command_ends() {
 fn followers_end_with_the_sandbox_and_a_killed_one_changes_nothing() {
     let host = Host::new();
     host.create("one", &[]);
-    detach(&host, "echo up; exec sleep 1000");
+    host.detach("one", "echo up; exec sleep 1000");
     let follow = || {
         let mut child = host
             .command(&["sandbox", "logs", "-f", "one"])
@@ -149,9 +144,7 @@ fn the_values_of_secrets_are_masked_also_where_a_write_cuts_them() {
     let created = host.command(&words).env("VALUE", "canary-9d1c").output();
     let created = said(created.expect("started"));
     assert_eq!(created.code, 0, "{created:?}");
-    detach(
-        &host,
-        "echo $KEY; echo err $KEY >&2; printf 'x%.7s' $KEY; sleep 0.2; printf '%s\\n' ${KEY#canary-}; \
+    host.detach("one", "echo $KEY; echo err $KEY >&2; printf 'x%.7s' $KEY; sleep 0.2; printf '%s\\n' ${KEY#canary-}; \
          printf '%.7s' $KEY",
     );
     eventually("it has ended", || {
@@ -169,8 +162,8 @@ fn the_values_of_secrets_are_masked_also_where_a_write_cuts_them() {
 fn what_a_command_leaves_running_goes_on_to_write_to_its_log() {
     let host = Host::new();
     host.create("one", &[]);
-    detach(
-        &host,
+    host.detach(
+        "one",
         "(until test -e /tmp/go; do sleep 0.05; done; echo late) & echo early",
     );
     eventually("it has ended", || {
@@ -192,7 +185,7 @@ fn the_output_of_more_than_64_commands_at_once_is_not_kept_and_they_run() {
     let host = Host::new();
     host.create("one", &[]);
     for _ in 0..65 {
-        detach(&host, "echo up; exec sleep 1000");
+        host.detach("one", "echo up; exec sleep 1000");
     }
     assert_eq!(
         host.list()[0]["commands"].as_array().expect("a list").len(),
@@ -205,7 +198,7 @@ fn the_output_of_more_than_64_commands_at_once_is_not_kept_and_they_run() {
     eventually("they have ended", || {
         host.list()[0]["commands"] == serde_json::json!([])
     });
-    detach(&host, "echo new");
+    host.detach("one", "echo new");
     eventually("it is kept", || {
         host.say(&["sandbox", "logs", "one"]).stdout == "new\n"
     });

@@ -21,6 +21,7 @@ mod escapes;
 mod files;
 mod host;
 mod idle;
+mod kill;
 mod killed;
 mod limits;
 mod logs;

@@ -32,6 +32,7 @@ use spec::sandboxes::{
 use spec::units::{self, count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
+use sys::signal_name::parse_signal;
 
 pub(super) const CREATE_HELP: &str = "\
 The flags are those of `run`, without -i, -t, --stats, --record-output and a bare --json. Limits of
@@ -58,6 +59,16 @@ Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such
 could not be started; 126 the program could not be executed, 127 it was not found, 128 + n signal n
 ended the command, 137 also if the sandbox ended first.";
 
+const KILL_HELP: &str = "\
+The signal goes to the process group of the command; SIGKILL goes to its whole session, background
+jobs included. `exec -d` prints the id of a command; `runner sandbox ls --json` lists them.
+
+Examples:
+  runner sandbox kill build 3
+  runner sandbox kill -s INT build 3
+
+Exit codes: 0; 125 no such sandbox, no such command runs, or the sandbox is paused.";
+
 #[derive(Debug, clap::Args)]
 pub struct Sandbox {
     #[command(subcommand)]
@@ -82,6 +93,9 @@ pub enum SandboxVerb {
     /// Print what a command wrote that was started with --detach
     #[command(after_help = logs::LOGS_HELP)]
     Logs(logs::Logs),
+    /// Send a signal to a command
+    #[command(after_help = KILL_HELP)]
+    Kill(Kill),
     /// Stop all processes of sandboxes until they are resumed
     #[command(after_help = "Examples:\n  runner sandbox pause build")]
     Pause(Named),
@@ -116,7 +130,7 @@ pub struct ExecIn {
     /// Give the command a terminal of its own
     #[arg(short, long)]
     pub tty: bool,
-    /// Return once the command runs; `runner sandbox logs` prints its output
+    /// Print the id of the command once it runs, and return; `runner sandbox logs` prints its output
     #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
     pub detach: bool,
     /// Set a variable; without =VALUE its value is taken from your environment
@@ -134,6 +148,21 @@ pub struct ExecIn {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub common: CommonFlags,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Kill {
+    /// The signal; SIGKILL ends everything that the command has started
+    #[arg(short, long, value_name = "SIGNAL", default_value = "KILL", value_parser = parse_signal)]
+    pub signal: i32,
+    /// The name of the sandbox
+    #[arg(value_name = "NAME")]
+    pub sandbox: String,
+    /// The id of the command
+    #[arg(value_name = "COMMAND")]
+    pub command: u64,
     #[command(flatten)]
     pub common: CommonFlags,
 }
@@ -205,6 +234,7 @@ impl SandboxVerb {
             Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
             Self::Logs(logs) => &logs.common,
+            Self::Kill(kill) => &kill.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
         }
@@ -277,6 +307,10 @@ pub(super) fn sandbox(
             listed.map_err(|error| error.report())
         }
         SandboxVerb::Logs(args) => logs::print(args, caller, printer),
+        SandboxVerb::Kill(kill) => parse_name(&kill.sandbox).and_then(|name| {
+            let sent = sandboxes::kill(caller, &name, kill.command, kill.signal);
+            sent.map(|()| 0).map_err(|error| error.report())
+        }),
         SandboxVerb::Rm(rm) => Ok(each(&rm.sandboxes, printer, |name| {
             sandboxes::remove(caller, name, rm.force)
         })),
@@ -359,7 +393,10 @@ fn run_command(
             of_signal(libc::SIGKILL)
         }
         Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
-        Answer::Started(_) => 0,
+        Answer::Started { id, .. } if id > 0 && !printer.is_quiet() => {
+            printer.document(&format!("{id}\n"), 0)
+        }
+        Answer::Started { .. } => 0,
     })
 }
 

@@ -95,7 +95,7 @@ impl<'run> Copying<'run> {
         let client = connect(caller, name)?;
         let started = client.exec(&wanted, &ends);
         match started.map_err(|error| SandboxError::of_control(name, error))? {
-            Answer::Started(_) => (),
+            Answer::Started { .. } => (),
             answer => return Err(not_done(name, answer, &[])),
         }
         // Otherwise the end of a stream would not be seen.
@@ -153,7 +153,7 @@ fn not_done(name: &SandboxName, answer: Answer, messages: &[String]) -> CopyErro
             errno,
         },
         Answer::Refused(refusal) => SandboxError::refused(&name, refusal).into(),
-        Answer::Gone | Answer::Started(_) => CopyError::Gone { name },
+        Answer::Gone | Answer::Started { .. } => CopyError::Gone { name },
     }
 }
 

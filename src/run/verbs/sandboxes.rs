@@ -40,6 +40,8 @@ pub(crate) enum SandboxError {
     NoFreezer { name: SandboxName },
     #[error("the sandbox {name} keeps no output of such a command")]
     NoLog { name: SandboxName },
+    #[error("the sandbox {name} runs no such command")]
+    NoCommand { name: SandboxName },
     #[error("the sandbox {name} was created by another version of runner")]
     Version { name: SandboxName },
     #[error("the supervisor of the sandbox {name} does not answer as expected")]
@@ -66,6 +68,7 @@ impl SandboxError {
             Refusal::Paused => Self::Paused { name },
             Refusal::NoFreezer => Self::NoFreezer { name },
             Refusal::NoLog => Self::NoLog { name },
+            Refusal::NoCommand => Self::NoCommand { name },
             Refusal::Malformed => Self::Control {
                 name,
                 source: ControlError::Malformed,
@@ -118,6 +121,12 @@ impl SandboxError {
                 Some(format!(
                     "it keeps that of the last 64 commands that were started with --detach; \
                      `runner sandbox ls --json` has the ids of {name}"
+                )),
+            ),
+            Self::NoCommand { name } => (
+                "no_command",
+                Some(format!(
+                    "`runner sandbox ls --json` has the ids of the commands of {name} that run"
                 )),
             ),
             Self::Version { .. } => (
@@ -189,6 +198,20 @@ pub(crate) fn remove(caller: &Caller, name: &SandboxName, force: bool) -> Result
     ended.map_err(|error| SandboxError::of_control(name, error))
 }
 
+/// Sends a signal to the process group of a command, or SIGKILL to its session.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn kill(
+    caller: &Caller,
+    name: &SandboxName,
+    id: u64,
+    signal: i32,
+) -> Result<(), SandboxError> {
+    let asked = connect(caller, name)?.kill(id, signal);
+    asked.map_err(|error| SandboxError::of_control(name, error))
+}
+
 /// Reads what a command wrote that was started detached.
 ///
 /// # Errors
@@ -257,7 +280,7 @@ pub(crate) fn execute(
     // Otherwise the end of the command's output would not be seen.
     drop(ends);
     match (started, pipes) {
-        (Answer::Started(terminal), Some(pipes)) => {
+        (Answer::Started { terminal, .. }, Some(pipes)) => {
             let caller = rustix::stdio::stdin();
             let is_raw = is_interactive && terminal.is_some() && rustix::termios::isatty(caller);
             let raw = is_raw.then(|| RawMode::enter(caller)).transpose();

@@ -27,8 +27,12 @@ pub struct Client {
 /// What a supervisor says about a command.
 #[derive(Debug)]
 pub enum Answer {
-    /// With the caller's end of its terminal, if one was asked for.
-    Started(Option<OwnedFd>),
+    Started {
+        /// 0: not told, by a supervisor of an earlier version.
+        id: u64,
+        /// The caller's end of its terminal, if one was asked for.
+        terminal: Option<OwnedFd>,
+    },
     /// The step that failed, and the errno.
     NotStarted(ChildStep, Errno),
     /// Its first process has ended.
@@ -130,7 +134,7 @@ impl Client {
             stdout.as_fd(),
             stderr.as_fd(),
         ];
-        self.send(request::EXEC, 0, &descriptors)?;
+        self.send(request::EXEC, [0; 2], &descriptors)?;
         self.receive()
     }
 
@@ -139,7 +143,7 @@ impl Client {
     /// # Errors
     /// [`ControlError::Call`].
     pub fn signal(&self, signal: i32) -> Result<(), ControlError> {
-        self.send(request::SIGNAL, signal, &[])
+        self.send(request::SIGNAL, [signal, 0], &[])
     }
 
     /// Waits for what becomes of the command.
@@ -152,7 +156,10 @@ impl Client {
         };
         let [first, second, errno] = values;
         match kind {
-            answer::STARTED => Ok(Answer::Started(descriptors.into_iter().flatten().next())),
+            answer::STARTED => Ok(Answer::Started {
+                id: u64::try_from(first).unwrap_or(0),
+                terminal: descriptors.into_iter().flatten().next(),
+            }),
             answer::NOT_STARTED => {
                 let (step, _) = ChildStep::from_number(first).ok_or(ControlError::Malformed)?;
                 Ok(Answer::NotStarted(step, link::errno_from_peer(errno)))
@@ -188,7 +195,7 @@ impl Client {
 
     /// Sends a request whose answer replaces the content of `document`.
     fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
-        self.send(kind, 0, &[document.as_fd()])?;
+        self.send(kind, [0; 2], &[document.as_fd()])?;
         self.expect_done()?;
         let mut text = Vec::new();
         let read = document
@@ -203,7 +210,7 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub fn pause(&self) -> Result<(), ControlError> {
-        self.send(request::PAUSE, 0, &[])?;
+        self.send(request::PAUSE, [0; 2], &[])?;
         self.expect_done()
     }
 
@@ -212,7 +219,18 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub fn resume(&self) -> Result<(), ControlError> {
-        self.send(request::RESUME, 0, &[])?;
+        self.send(request::RESUME, [0; 2], &[])?;
+        self.expect_done()
+    }
+
+    /// Sends `signal` to the process group of the command with this id, or SIGKILL to its session.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn kill(&self, id: u64, signal: i32) -> Result<(), ControlError> {
+        // No command has an id that is not representable.
+        let id = i32::try_from(id).unwrap_or(0);
+        self.send(request::KILL, [signal, id], &[])?;
         self.expect_done()
     }
 
@@ -222,7 +240,7 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub fn end(&self, force: bool) -> Result<(), ControlError> {
-        self.send(request::END, force.into(), &[])?;
+        self.send(request::END, [force.into(), 0], &[])?;
         self.expect_done()?;
         match self.receive()? {
             Answer::Gone => Ok(()),
@@ -255,10 +273,10 @@ impl Client {
     fn send(
         &self,
         kind: u32,
-        value: i32,
+        [value, id]: [i32; 2],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), ControlError> {
-        let message = Message::with(kind, [VERSION, value, 0]);
+        let message = Message::with(kind, [VERSION, value, id]);
         match link::send(self.link.as_fd(), message, descriptors) {
             Err(Errno::PIPE | Errno::CONNRESET) => Err(ControlError::NoSandbox),
             other => other.map_err(call("speak to the supervisor")),

@@ -45,6 +45,27 @@ impl Commands {
         Ok(())
     }
 
+    /// Sends a signal to the process group of the command with this id, or SIGKILL to its session.
+    pub(super) fn kill(
+        &self,
+        signal: i32,
+        id: i32,
+        launched: &Launched,
+    ) -> Result<Result<(), Refusal>, Errno> {
+        if self.is_paused() {
+            return Ok(Err(Refusal::Paused));
+        }
+        let pid = u64::try_from(id).ok().and_then(|id| self.list.pid_of(id));
+        let Some(pid) = pid else {
+            return Ok(Err(Refusal::NoCommand));
+        };
+        match signal {
+            libc::SIGKILL => launched.end_command(pid, signal)?,
+            signal => launched.signal_command(pid, signal)?,
+        };
+        Ok(Ok(()))
+    }
+
     pub(super) fn end(
         &mut self,
         number: usize,

@@ -40,11 +40,13 @@ mod request {
     /// Replace the [`spec::sandboxes::LogRequest`] in the file that comes with it by the answer, once there
     /// is one.
     pub(super) const LOG: u32 = 7;
+    /// Send a signal to a command: version, number, the command's id.
+    pub(super) const KILL: u32 = 8;
 }
 
 /// Answers of the supervisor.
 mod answer {
-    /// The command was executed.
+    /// The command was executed: its id.
     pub(super) const STARTED: u32 = 16;
     /// It was not: step, index, errno.
     pub(super) const NOT_STARTED: u32 = 17;
@@ -74,10 +76,12 @@ pub enum Refusal {
     NoFreezer = 6,
     /// No output of such a command is kept.
     NoLog = 7,
+    /// No such command runs.
+    NoCommand = 8,
 }
 
 impl Refusal {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Version,
         Self::Malformed,
         Self::Busy,
@@ -85,6 +89,7 @@ impl Refusal {
         Self::Paused,
         Self::NoFreezer,
         Self::NoLog,
+        Self::NoCommand,
     ];
 
     fn of_number(number: i32) -> Option<Self> {

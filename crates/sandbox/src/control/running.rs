@@ -131,6 +131,13 @@ impl CommandList {
         std::mem::take(&mut self.ended)
     }
 
+    /// The first process of the command with this id, if it runs.
+    pub(super) fn pid_of(&self, id: u64) -> Option<i32> {
+        let records = self.running.iter().map(|running| &running.record);
+        let mut records = records.filter(|record| record.id == id);
+        records.next().map(|record| record.pid)
+    }
+
     pub(super) fn pids(&self) -> impl Iterator<Item = i32> {
         self.running.iter().map(|running| running.record.pid)
     }

@@ -196,7 +196,7 @@ impl Commands {
                 return Ok(());
             }
         };
-        let [version, value, _] = message.values;
+        let [version, value, id] = message.values;
         if version != VERSION {
             client.refuse(Refusal::Version);
             return Ok(());
@@ -236,6 +236,11 @@ impl Commands {
             }
             (request::LOG, Task::Asking) => {
                 self.begin_log(number, &mut received);
+                Ok(())
+            }
+            (request::KILL, Task::Asking) if SIGNALS.contains(&value) => {
+                let sent = self.kill(value, id, launched)?;
+                self.reply(number, sent);
                 Ok(())
             }
             (request::END, Task::Asking) => self.end(number, value != 0, launched, group),
@@ -391,7 +396,8 @@ impl Commands {
         launched.forget_plan();
         if let Some(number) = self.starting() {
             let terminal = terminal.map(|terminal| terminal.as_fd());
-            self.clients[number].answer_with(answer::STARTED, [0; 3], terminal.as_slice());
+            let id = i32::try_from(self.list.next_id()).unwrap_or(0);
+            self.clients[number].answer_with(answer::STARTED, [id, 0, 0], terminal.as_slice());
             self.clients[number].task = Task::Running { pid };
         }
         self.list.start(pid, self.clock.elapsed(Instant::now()));

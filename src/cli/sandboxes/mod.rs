@@ -3,8 +3,10 @@
 mod cp;
 mod exec;
 mod logs;
+mod snapshot;
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use crate::cli::args::{CommonFlags, MessageFlags, RunFlags};
@@ -14,6 +16,7 @@ use crate::cli::output::{OutputFlags, render};
 use crate::cli::plan::Invocation;
 use crate::cli::print::Printer;
 pub(super) use crate::cli::sandboxes::exec::ExecIn;
+use crate::cli::sandboxes::snapshot::Restoring;
 use crate::cli::systemd_scope;
 use crate::run::staying::StayingSandbox;
 use crate::run::verbs::sandboxes::{self, SandboxError};
@@ -66,6 +69,15 @@ pub enum SandboxVerb {
     /// Copy files between the host and a sandbox
     #[command(after_help = cp::HELP)]
     Cp(cp::Cp),
+    /// List the files that a sandbox has added, changed or deleted
+    #[command(after_help = snapshot::DIFF_HELP)]
+    Diff(snapshot::Diff),
+    /// Write the files of a sandbox to a tar
+    #[command(after_help = snapshot::SNAPSHOT_HELP)]
+    Snapshot(snapshot::SnapshotTo),
+    /// Create a sandbox with the files of a snapshot, and print its name
+    #[command(after_help = snapshot::RESTORE_HELP, args_override_self = true)]
+    Restore(Box<snapshot::Restore>),
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
@@ -179,6 +191,9 @@ impl SandboxVerb {
     pub(super) fn common(&self) -> &CommonFlags {
         match self {
             Self::Create(create) => &create.flags.common,
+            Self::Restore(restore) => &restore.create.flags.common,
+            Self::Diff(diff) => &diff.common,
+            Self::Snapshot(snapshot) => &snapshot.common,
             Self::Exec(exec) => &exec.common,
             Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
@@ -204,13 +219,17 @@ pub(super) struct Detachment {
     pub(super) words: Vec<OsString>,
 }
 
-/// `create` goes on in a child: `words` is the argument vector. The process that the caller waits for
+/// `create` and `restore` go on in a child: `words` is the argument vector. The process that the caller waits for
 /// prints the name once the sandbox has started, and gets its exit code as the error.
 ///
 /// No forked process gets the words and the environment: the child reads the words again, and must not
 /// use `words`. The environment is read later.
 pub(super) fn detach_creation(words: &[OsString]) -> Result<Option<Detachment>, u8> {
-    if !matches!(words, [_, group, verb, ..] if group == "sandbox" && verb == "create") {
+    let [_, group, verb, ..] = words else {
+        return Ok(None);
+    };
+    let restores = verb == "restore";
+    if group != "sandbox" || verb != "create" && !restores {
         return Ok(None);
     }
     let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
@@ -227,12 +246,21 @@ pub(super) fn detach_creation(words: &[OsString]) -> Result<Option<Detachment>, 
     {
         return Ok(again(readiness));
     }
+    // Never dropped: the child has closed all descriptors.
+    let restoring = ManuallyDrop::new(match restores {
+        false => None,
+        true => match Restoring::open(words) {
+            None => return Ok(None),
+            Some(opened) => Some(opened.map_err(|error| printer.problem("refused", &error))?),
+        },
+    });
     match detach().map_err(failed)? {
         Detached::Child(readiness) => Ok(again(readiness)),
-        Detached::Starter(starter) => Err(match starter.wait().map_err(failed)? {
-            Ok(name) => printer.document(&format!("{}\n", escape(&name)), 0),
+        Detached::Starter(starter) => Err(match (starter.wait().map_err(failed)?, &*restoring) {
+            (Ok(name), Some(restoring)) => restoring.fill(&String::from_utf8_lossy(&name)),
+            (Ok(name), None) => printer.document(&format!("{}\n", escape(&name)), 0),
             // It has said why.
-            Err(ended) => code_of(ended.raw_status),
+            (Err(ended), _) => code_of(ended.raw_status),
         }),
     }
 }
@@ -245,7 +273,10 @@ pub(super) fn sandbox(
     printer: &Printer,
 ) -> u8 {
     let done = match verb {
-        SandboxVerb::Create(_) => Ok(FAILED),
+        // They go on as runs.
+        SandboxVerb::Create(_) | SandboxVerb::Restore(_) => Ok(FAILED),
+        SandboxVerb::Diff(diff) => snapshot::diff(diff, caller, printer),
+        SandboxVerb::Snapshot(args) => snapshot::snapshot(args, caller, printer),
         SandboxVerb::Cp(cp) => cp::copy(cp, caller, printer),
         SandboxVerb::Exec(exec) => exec::run(exec, context, caller, printer),
         SandboxVerb::Ls(flags) => {

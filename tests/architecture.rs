@@ -36,7 +36,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("bundler", &["spec", "sys", "archive", "reader", "sources"]),
     ("sandbox", &["spec", "filter", "sys", "egress"]),
-    ("server", &[]),
+    ("server", &["spec"]),
 ];
 
 /// Each module of the program and the modules that it may refer to.
@@ -204,6 +204,15 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
             "crates/spec/src/host_config/mod.rs",
             "crates/spec/src/host_config/statement.rs",
             "crates/spec/src/image.rs",
+        ],
+    ),
+    (
+        "requests of the same user or of clients with its token, templates of the operator, and what `runner` \
+         prints for the server, which has its user's rights alone",
+        &[
+            "crates/server/src/serve/body.rs",
+            "crates/server/src/serve/templates.rs",
+            "crates/server/src/serve/verbs.rs",
         ],
     ),
     (

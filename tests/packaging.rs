@@ -83,6 +83,37 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     }
 }
 
+/// `runner serve` is there only where it was installed: any program stands for it.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units_of_the_api() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let service = text("packaging/systemd/runner-api.service");
+    let start = format!("ExecStart={PROGRAM} serve\n");
+    assert!(service.contains(&start), "the service starts {PROGRAM}");
+    let service = service.replace(PROGRAM, "/bin/true");
+    for (name, text) in [
+        ("runner-api.service", service),
+        (
+            "runner-api.socket",
+            text("packaging/systemd/runner-api.socket"),
+        ),
+        ("runner.slice", text("packaging/systemd/runner.slice")),
+    ] {
+        fs::write(directory.path().join(name), text).expect("written");
+    }
+    let words = [
+        "verify",
+        "--man=no",
+        "./runner-api.service",
+        "./runner-api.socket",
+    ];
+    let Some(output) = analyze(&words, directory.path()) else {
+        return;
+    };
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "");
+}
+
 #[test]
 fn the_service_is_called_exposed_by_4_9_at_most() {
     for as_user in [false, true] {
@@ -120,7 +151,11 @@ fn the_service_has_no_hardening_that_a_sandbox_cannot_be_made_under() {
         "RestrictSUIDSGID",
         "DynamicUser",
     ];
-    for unit in ["runner@.service", "ordinary-user.conf"] {
+    for unit in [
+        "runner@.service",
+        "ordinary-user.conf",
+        "runner-api.service",
+    ] {
         let text = text(&format!("packaging/systemd/{unit}"));
         let set: BTreeSet<&str> = text
             .lines()

@@ -6,5 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod program;
+mod serve;
 
-fn main() {}
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match words.split_first() {
+        Some((verb, words)) if verb == "serve" => serve::run(words),
+        _ => {
+            let message = "refused: `runner-server` is no program for a command line (usage)";
+            program::complain(message, Some("`runner mcp` and `runner serve` execute it"));
+            ExitCode::from(program::FAILED)
+        }
+    }
+}

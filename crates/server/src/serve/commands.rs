@@ -1,0 +1,296 @@
+//! `/v1/sandboxes/{name}/commands`.
+
+use std::ffi::OsString;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use tokio::sync::mpsc;
+
+use super::body::{BodySender, channel, json, read_json};
+use super::error::ApiError;
+use super::events::{Form, Splitter, Start, output};
+use super::exec::{self, Piece, Wanted};
+use super::query::Query;
+use super::server::{InSandbox, Server, Shared};
+use super::types::{
+    Command, CommandList, FinishedCommand, Logs, SignalCommand, StartCommand, StartedCommand,
+    StreamEvent,
+};
+use super::verbs::words;
+use spec::path::escape;
+
+const OUTPUT_BYTES: u32 = 1 << 20;
+const OUTPUT_BYTES_MAX: u32 = 8 << 20;
+
+/// What a sandbox keeps of a stream of a command in the background (docs/sandboxes.md).
+const LOG_BYTES: usize = 128 << 10;
+
+impl StartCommand {
+    /// The words of `runner sandbox exec`.
+    fn words(&self, at: &InSandbox) -> Result<Vec<OsString>, ApiError> {
+        let refused = |message: String| Err(ApiError::bad_request("command", message));
+        if self.argv.first().is_none_or(String::is_empty) {
+            return refused("`argv` is empty: expected a program and its arguments".to_owned());
+        }
+        if self.background && self.kill_on_disconnect {
+            return refused(
+                "`kill_on_disconnect` is for a command that the client waits for".to_owned(),
+            );
+        }
+        let mut command = words(["exec"]);
+        command.extend(self.background.then(|| "-d".into()));
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains('=') {
+                return refused(format!(
+                    "`{}` is not the name of a variable",
+                    escape(name.as_bytes())
+                ));
+            }
+            command.push(format!("--env={name}={value}").into());
+        }
+        command.extend(
+            self.cwd
+                .iter()
+                .map(|directory| format!("--workdir={directory}").into()),
+        );
+        match self.timeout_ms {
+            Some(0) => return refused("`timeout_ms` is 0, which leaves no time".to_owned()),
+            limit => command.extend(limit.map(|limit| format!("--timeout={limit}ms").into())),
+        }
+        command.extend(words(["--", at.name.as_str()]));
+        command.extend(self.argv.iter().map(OsString::from));
+        match command
+            .iter()
+            .any(|word| word.as_encoded_bytes().contains(&0))
+        {
+            true => refused("a word, a variable or the directory has a NUL".to_owned()),
+            false => Ok(command),
+        }
+    }
+}
+
+pub(super) async fn start(
+    State(server): State<Shared>,
+    at: InSandbox,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let form = Form::of(request.headers());
+    let wanted: StartCommand = read_json(request.into_body()).await?;
+    let command = wanted.words(&at)?;
+    if wanted.background {
+        let printed = server.verbs.run(command).await?;
+        let id = std::str::from_utf8(&printed.stdout)
+            .ok()
+            .and_then(|id| id.trim_end().parse().ok());
+        let id = id.ok_or_else(|| {
+            ApiError::failed("`runner sandbox exec -d` did not print the id of the command")
+        })?;
+        return Ok(json(StatusCode::CREATED, &StartedCommand { id }));
+    }
+    let bytes_max = wanted
+        .max_output_bytes
+        .unwrap_or(OUTPUT_BYTES)
+        .min(OUTPUT_BYTES_MAX) as usize;
+    let pieces = exec::start(
+        Wanted {
+            verbs: server.verbs.clone(),
+            sandbox: at.name,
+            argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
+            ends_with_client: wanted.kill_on_disconnect,
+        },
+        server.verbs.command(command),
+    )?;
+    if form == Form::Document {
+        let done = collect(pieces, bytes_max).await?;
+        return Ok(json(
+            StatusCode::OK,
+            &FinishedCommand {
+                exit_code: done.ended.exit_code,
+                timed_out: done.ended.has_timed_out,
+                stdout: done.stdout.into_output(),
+                stderr: done.stderr.into_output(),
+            },
+        ));
+    }
+    let (sender, body) = channel();
+    let exit = |ended: exec::Ended| StreamEvent::Exit {
+        exit_code: ended.exit_code,
+        timed_out: ended.has_timed_out,
+    };
+    tokio::spawn(stream(pieces, form, sender, exit));
+    Ok(form.response(body))
+}
+
+/// A command that ended, and the start of its output.
+#[derive(Debug)]
+pub(super) struct Collected {
+    pub(super) ended: exec::Ended,
+    pub(super) stdout: Start,
+    pub(super) stderr: Start,
+}
+
+/// Waits for the end of a command.
+///
+/// # Errors
+/// It was not started.
+pub(super) async fn collect(
+    mut pieces: mpsc::Receiver<Piece>,
+    bytes_max: usize,
+) -> Result<Collected, ApiError> {
+    let (mut stdout, mut stderr) = (Start::new(bytes_max), Start::new(bytes_max));
+    while let Some(piece) = pieces.recv().await {
+        match piece {
+            Piece::Stdout(bytes) => stdout.push(&bytes),
+            Piece::Stderr(bytes) => stderr.push(&bytes),
+            Piece::Ended(ended) => {
+                return Ok(Collected {
+                    ended: ended?,
+                    stdout,
+                    stderr,
+                });
+            }
+        }
+    }
+    Err(ApiError::failed("the end of the command is not known"))
+}
+
+/// Sends pieces as events. Dropping the receiver tells the other end that the client has gone.
+async fn stream(
+    mut pieces: mpsc::Receiver<Piece>,
+    form: Form,
+    client: BodySender,
+    end: impl Fn(exec::Ended) -> StreamEvent,
+) {
+    let (mut stdout, mut stderr) = (Splitter::default(), Splitter::default());
+    loop {
+        let piece = tokio::select! {
+            piece = pieces.recv() => piece,
+            () = client.closed() => return,
+        };
+        let event = match piece {
+            Some(Piece::Stdout(bytes)) => stdout.push(&bytes).map(StreamEvent::Stdout),
+            Some(Piece::Stderr(bytes)) => stderr.push(&bytes).map(StreamEvent::Stderr),
+            Some(Piece::Ended(ended)) => {
+                let rests = [
+                    stdout.finish().map(StreamEvent::Stdout),
+                    stderr.finish().map(StreamEvent::Stderr),
+                ];
+                let last = match ended {
+                    Ok(ended) => end(ended),
+                    Err(error) => StreamEvent::Error(error.into_body()),
+                };
+                for event in rests.into_iter().flatten().chain([last]) {
+                    if client.send(form.encode(&event)).await.is_err() {
+                        return;
+                    }
+                }
+                return;
+            }
+            None => {
+                return client
+                    .fail(std::io::Error::other("the end of the command is not known"))
+                    .await;
+            }
+        };
+        if let Some(event) = event
+            && client.send(form.encode(&event)).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+pub(super) async fn list(
+    State(server): State<Shared>,
+    at: InSandbox,
+) -> Result<Response, ApiError> {
+    let sandbox = server.sandbox(at.access, &at.name).await?;
+    let list = CommandList {
+        commands: sandbox.commands,
+        ended: sandbox.ended,
+    };
+    Ok(json(StatusCode::OK, &list))
+}
+
+pub(super) async fn get(State(server): State<Shared>, at: InSandbox) -> Result<Response, ApiError> {
+    Ok(json(StatusCode::OK, &command(&server, &at).await?))
+}
+
+async fn command(server: &Server, at: &InSandbox) -> Result<Command, ApiError> {
+    let id = at.command()?;
+    let sandbox = server.sandbox(at.access, &at.name).await?;
+    let mut commands = sandbox.commands.into_iter().chain(sandbox.ended.latest);
+    commands.find(|command| command.id == id).ok_or_else(|| {
+        ApiError::new(
+            StatusCode::NOT_FOUND,
+            "no_command",
+            format!("the sandbox lists no command {id}"),
+        )
+        .with_hint("it lists those that run, and the last 128 that ended")
+    })
+}
+
+pub(super) async fn kill(
+    State(server): State<Shared>,
+    at: InSandbox,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let wanted: SignalCommand = read_json(request.into_body()).await?;
+    let is_word = !wanted.signal.is_empty()
+        && wanted
+            .signal
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-".contains(&byte));
+    if !is_word {
+        return Err(ApiError::bad_request(
+            "signal",
+            "`signal` is the name or the number of a signal, such as TERM",
+        ));
+    }
+    let signal = format!("--signal={}", wanted.signal);
+    let id = at.command()?.to_string();
+    server
+        .verbs
+        .run(words(["kill", &signal, "--", at.name.as_str(), &id]))
+        .await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub(super) async fn logs(
+    State(server): State<Shared>,
+    at: InSandbox,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let follows = Query::parse(request.uri().query(), &["follow"])?.is_set("follow")?;
+    let form = Form::of(request.headers());
+    let id = at.command()?.to_string();
+    // Refuses what it keeps no output of.
+    let printed = server
+        .verbs
+        .run(words(["logs", "-q", "--", at.name.as_str(), &id]))
+        .await?;
+    if !follows {
+        let part = |bytes: Vec<u8>| {
+            let is_full = bytes.len() >= LOG_BYTES;
+            output(bytes, is_full)
+        };
+        let logs = Logs {
+            stdout: part(printed.stdout),
+            stderr: part(printed.stderr),
+        };
+        return Ok(json(StatusCode::OK, &logs));
+    }
+    let form = if form == Form::Document {
+        Form::Lines
+    } else {
+        form
+    };
+    let command = server
+        .verbs
+        .command(words(["logs", "-f", "--", at.name.as_str(), &id]));
+    let pieces = exec::follow(command)?;
+    let (sender, body) = channel();
+    tokio::spawn(stream(pieces, form, sender, |_ended| StreamEvent::End));
+    Ok(form.response(body))
+}

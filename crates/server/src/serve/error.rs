@@ -1,0 +1,107 @@
+//! Errors of calls: a status, and a document with a code, a message and what to do.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::body::json;
+use super::types::{ErrorBody, ErrorDocument};
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+pub(super) struct ApiError {
+    pub(super) status: StatusCode,
+    body: Box<ErrorBody>,
+    retry_after_s: Option<u32>,
+}
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            body: Box::new(ErrorBody {
+                code: code.to_owned(),
+                message: message.into(),
+                hint: None,
+            }),
+            retry_after_s: None,
+        }
+    }
+
+    pub(super) fn bad_request(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    pub(super) fn forbidden(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "token",
+            "the header `Authorization: Bearer TOKEN` has not the token of --token-file",
+        )
+    }
+
+    /// This program or the host failed.
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "host_failed", message)
+    }
+
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.body.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn retry_after_s(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// 404, if a copy failed since there is no such file or directory.
+    pub(super) fn or_no_file(mut self) -> Self {
+        let is_missing = self
+            .body
+            .message
+            .ends_with("No such file or directory (os error 2)");
+        if self.body.code == "copy_failed" && is_missing {
+            self.status = StatusCode::NOT_FOUND;
+            self.body.code = "no_file".to_owned();
+        }
+        self
+    }
+
+    pub(super) fn into_body(self) -> ErrorBody {
+        *self.body
+    }
+
+    /// For the line that says why the server does not start.
+    pub(super) fn in_one_line(&self) -> String {
+        let hint = self.body.hint.iter().map(|hint| format!("; {hint}"));
+        format!(
+            "{} ({}){}",
+            self.body.message,
+            self.body.code,
+            hint.collect::<String>()
+        )
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, retry_after_s) = (self.status, self.retry_after_s);
+        let mut response = json(status, &ErrorDocument { error: *self.body });
+        let headers = response.headers_mut();
+        if let Some(seconds) = retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,106 @@
+//! Counters in the text format of Prometheus. No label has a value that a client or a body chooses.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+/// Why a connection or a request was refused before it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Refused {
+    Peer,
+    Token,
+    Page,
+    Busy,
+    Sandboxes,
+}
+
+impl Refused {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Peer, "peer"),
+        (Self::Token, "token"),
+        (Self::Page, "page"),
+        (Self::Busy, "calls"),
+        (Self::Sandboxes, "sandboxes"),
+    ];
+}
+
+/// Method, path of the API and status of answers, and how many there were.
+type Requests = BTreeMap<(&'static str, &'static str, u16), u64>;
+
+/// What the server has counted since its start.
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    requests: Mutex<Requests>,
+    refused: Mutex<BTreeMap<Refused, u64>>,
+}
+
+/// What is counted when it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gauges {
+    pub(super) calls: usize,
+    pub(super) sandboxes: usize,
+    pub(super) paused: usize,
+    pub(super) commands: usize,
+}
+
+impl Metrics {
+    pub(super) fn answered(&self, method: &'static str, path: &'static str, status: u16) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry((method, path, status)).or_default() += 1;
+    }
+
+    pub(super) fn refused(&self, why: Refused) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused.entry(why).or_default() += 1;
+    }
+
+    pub(super) fn render(&self, gauges: Gauges) -> String {
+        let mut text = String::new();
+        let mut head = |name: &str, kind: &str, help: &str, rows: String| {
+            // A string takes everything.
+            let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}");
+        };
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = requests.iter().map(|((method, path, status), count)| {
+            format!("runner_serve_requests_total{{method=\"{method}\",path=\"{path}\",status=\"{status}\"}} {count}\n")
+        });
+        head(
+            "runner_serve_requests_total",
+            "counter",
+            "Answers since the start.",
+            rows.collect(),
+        );
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = Refused::ALL.iter().map(|(why, name)| {
+            let count = refused.get(why).copied().unwrap_or_default();
+            format!("runner_serve_refused_total{{why=\"{name}\"}} {count}\n")
+        });
+        head(
+            "runner_serve_refused_total",
+            "counter",
+            "Connections and calls that were refused.",
+            rows.collect(),
+        );
+        for (name, help, value) in [
+            ("runner_serve_calls", "Calls in progress.", gauges.calls),
+            (
+                "runner_sandboxes",
+                "Sandboxes of this user.",
+                gauges.sandboxes,
+            ),
+            (
+                "runner_sandboxes_paused",
+                "Paused sandboxes of this user.",
+                gauges.paused,
+            ),
+            (
+                "runner_sandbox_commands",
+                "Commands that run in sandboxes of this user.",
+                gauges.commands,
+            ),
+        ] {
+            head(name, "gauge", help, format!("{name} {value}\n"));
+        }
+        text
+    }
+}

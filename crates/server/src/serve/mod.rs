@@ -1,0 +1,154 @@
+//! `runner serve`: an HTTP API in front of the verbs of `runner sandbox`.
+//!
+//! The server keeps no state: sandboxes have supervisors of their own, and each call executes `runner`.
+
+mod access;
+mod body;
+mod commands;
+mod connections;
+mod error;
+mod events;
+mod exec;
+mod file_programs;
+mod files;
+mod flags;
+mod listeners;
+mod metrics;
+mod openapi;
+mod query;
+mod routes;
+mod sandboxes;
+mod server;
+mod templates;
+mod types;
+mod verbs;
+mod workspace;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::program::{FAILED, complain};
+use access::Token;
+use connections::Front;
+use flags::{Flags, NoFlags};
+use listeners::Listeners;
+use server::Server;
+use verbs::Verbs;
+use workspace::Workspace;
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(words: &[OsString]) -> ExitCode {
+    let flags = match Flags::parse(words) {
+        Ok(flags) => flags,
+        Err(NoFlags::Help(text)) => return print(&text),
+        Err(NoFlags::Mistake(message)) => {
+            let message = format!("refused: {message} (usage)");
+            complain(&message, Some("see `runner serve --help`"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let message = format!("failed: cannot start the runtime: {error} (serve_failed)");
+            complain(&message, None);
+            return ExitCode::from(FAILED);
+        }
+    };
+    let done = runtime.block_on(serve(&flags));
+    // Output of commands that nobody reads any more: they go on without this process.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            complain(&format!("refused: {message} (serve_failed)"), None);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_closed) => ExitCode::from(FAILED),
+    }
+}
+
+/// # Errors
+/// Why it cannot start.
+async fn serve(flags: &Flags) -> Result<(), String> {
+    // Before anything else opens a descriptor.
+    let passed = listeners::passed()?;
+    let token = flags.token_file.as_deref().map(Token::read).transpose()?;
+    let templates = match &flags.templates {
+        Some(file) => templates::read(file)?,
+        None => templates::Templates::default(),
+    };
+    let verbs = Verbs::beside_this_one()?;
+    // Creates and checks the runtime directory, too.
+    verbs.list().await.map_err(|error| error.in_one_line())?;
+    let listeners = Listeners::open(flags, passed, token.is_some())?;
+    let workspace = Workspace::open()?;
+    let server = Arc::new(Server::new(flags, verbs, templates, workspace));
+    let front = Front {
+        router: routes::router(Arc::clone(&server)),
+        token: token.map(Arc::new),
+        server,
+    };
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(connections::serve(listeners, front, stopped));
+    watch_dog();
+    notify(NotifyState::Ready);
+    wait_for_stop().await?;
+    notify(NotifyState::Stopping);
+    // The receiver lives as long as the task.
+    stop.send_replace(true);
+    tokio::select! {
+        _ended = serving => (),
+        () = tokio::time::sleep(flags.stop_timeout) => (),
+        again = wait_for_stop() => again?,
+    }
+    Ok(())
+}
+
+async fn wait_for_stop() -> Result<(), String> {
+    let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
+    let (mut term, mut int) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        _some = term.recv() => (),
+        _some = int.recv() => (),
+    }
+    Ok(())
+}
+
+/// Tells systemd, if it started this program; the service manager finds out itself if it is not told.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        complain(&format!("warning: systemd was not notified: {error}"), None);
+    }
+}
+
+/// Tells systemd at half of its WatchdogSec= that this program still answers.
+fn watch_dog() {
+    let Some(period) = sd_notify::watchdog_enabled().map(|period| period / 2) else {
+        return;
+    };
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(period.max(Duration::from_millis(1)));
+        loop {
+            ticks.tick().await;
+            notify(NotifyState::Watchdog);
+        }
+    });
+}

@@ -1,0 +1,103 @@
+//! The OpenAPI document, made from the routes and the types of their documents.
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::routes::{Content, Route};
+use super::types::{ErrorDocument, StreamEvent};
+
+/// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
+pub(super) fn document(routes: &[Route]) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = SchemaGenerator::new(settings);
+    let mut paths = Map::new();
+    for route in routes {
+        let operation = operation(route, &mut generator);
+        let methods = paths.entry(route.path).or_insert_with(|| json!({}));
+        methods[route.method.as_str().to_ascii_lowercase()] = operation;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "runner serve",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Sandboxes that stay, commands and files in them.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{}, { "token": [] }],
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let in_path = route
+        .path
+        .split('{')
+        .skip(1)
+        .filter_map(|part| part.split('}').next());
+    let in_path = in_path.map(|name| {
+        let kind = if name == "id" { "integer" } else { "string" };
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
+    });
+    let in_query = route.query.iter().map(|(name, description)| {
+        let is_required = ["path", "from", "to"].contains(name);
+        let kind = if ["force", "recursive", "follow"].contains(name) { "boolean" } else { "string" };
+        json!({
+            "name": name, "in": "query", "required": is_required, "description": description, "schema": { "type": kind },
+        })
+    });
+    let mut answers = Map::new();
+    for (status, content) in &route.answers {
+        let answer = answers
+            .entry(status.as_str())
+            .or_insert_with(|| json!({ "description": status.canonical_reason() }));
+        merge(answer, content_of(*content, generator));
+    }
+    let error = generator.subschema_for::<ErrorDocument>();
+    answers.insert(
+        "default".to_owned(),
+        json!({ "description": "It failed.", "content": { "application/json": { "schema": error } } }),
+    );
+    let mut operation = json!({
+        "operationId": route.id,
+        "summary": route.summary,
+        "parameters": in_path.chain(in_query).collect::<Vec<_>>(),
+        "responses": answers,
+    });
+    if let Some(content) = content_of(route.request, generator) {
+        operation["requestBody"] = json!({ "required": true, "content": content });
+    }
+    operation
+}
+
+fn merge(answer: &mut Value, content: Option<Value>) {
+    let Some(Value::Object(content)) = content else {
+        return;
+    };
+    for (name, schema) in content {
+        answer["content"][name] = schema;
+    }
+}
+
+fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value> {
+    match content {
+        Content::Nothing => None,
+        Content::Json(schema) => {
+            Some(json!({ "application/json": { "schema": schema(generator) } }))
+        }
+        Content::Bytes => Some(json!({ "application/octet-stream": {} })),
+        Content::Text => Some(json!({ "text/plain": { "schema": { "type": "string" } } })),
+        Content::Events => {
+            let event = generator.subschema_for::<StreamEvent>();
+            Some(json!({
+                "application/x-ndjson": { "itemSchema": event },
+                "text/event-stream": { "itemSchema": event },
+            }))
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What all calls share, and what their paths name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::access::Access;
+use super::error::ApiError;
+use super::flags::Flags;
+use super::metrics::Metrics;
+use super::templates::Templates;
+use super::verbs::Verbs;
+use super::workspace::Workspace;
+use spec::sandboxes::SandboxName;
+
+/// What all calls share.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) verbs: Verbs,
+    pub(super) templates: Templates,
+    pub(super) workspace: Workspace,
+    pub(super) max_sandboxes: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) max_file: u64,
+    /// Held while a call finds out whether there is a place for a sandbox.
+    pub(super) admission: Mutex<()>,
+    /// Sandboxes that are being created.
+    pub(super) creating: Arc<AtomicUsize>,
+    pub(super) max_calls: usize,
+    pub(super) calls: Arc<Semaphore>,
+    pub(super) metrics: Metrics,
+}
+
+pub(super) type Shared = Arc<Server>;
+
+impl Server {
+    pub(super) fn new(
+        flags: &Flags,
+        verbs: Verbs,
+        templates: Templates,
+        workspace: Workspace,
+    ) -> Self {
+        Self {
+            verbs,
+            templates,
+            workspace,
+            max_sandboxes: flags.max_sandboxes,
+            idle_timeout: flags.idle_timeout,
+            max_file: flags.max_file,
+            admission: Mutex::new(()),
+            creating: Arc::default(),
+            max_calls: flags.max_calls,
+            calls: Arc::new(Semaphore::new(flags.max_calls)),
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+/// The sandbox, and the command, that a path names.
+#[derive(Debug)]
+pub(super) struct InSandbox {
+    pub(super) access: Access,
+    pub(super) name: SandboxName,
+    id: Option<String>,
+}
+
+impl InSandbox {
+    /// # Errors
+    /// 400.
+    pub(super) fn command(&self) -> Result<u64, ApiError> {
+        let id = self.id.as_deref().unwrap_or_default();
+        let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+        let parsed = id.parse().ok().filter(|_| is_number);
+        parsed.ok_or_else(|| ApiError::bad_request("command", "the id of a command is a number"))
+    }
+}
+
+impl FromRequestParts<Shared> for InSandbox {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<Self, ApiError> {
+        let malformed = || ApiError::bad_request("path", "the path of the request cannot be read");
+        let path = Path::<HashMap<String, String>>::from_request_parts(parts, server).await;
+        let Path(mut names) = path.map_err(|_rejection| malformed())?;
+        let Extension(access) = Extension::<Access>::from_request_parts(parts, server)
+            .await
+            .map_err(|_rejection| malformed())?;
+        let name = names.remove("name").ok_or_else(malformed)?;
+        Ok(Self {
+            access,
+            name: access.sandbox(&name)?,
+            id: names.remove("id"),
+        })
+    }
+}

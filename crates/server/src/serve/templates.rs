@@ -1,0 +1,130 @@
+//! Templates: what clients with the token may create.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use spec::path::escape;
+
+/// Flags of `runner sandbox create`, by the names of templates.
+pub(super) type Templates = BTreeMap<String, Vec<String>>;
+
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// # Errors
+/// A message: others can change the file, or it is not a document of this form.
+pub(super) fn read(path: &Path) -> Result<Templates, String> {
+    let shown = format!("--templates {}", escape(path.as_os_str().as_bytes()));
+    let failed = |error: std::io::Error| format!("{shown}: {error}");
+    // A FIFO would be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+    if !metadata.is_file() || !own || metadata.mode() & 0o022 != 0 {
+        return Err(format!(
+            "{shown}: expected a file of yours that nobody else may write: chmod go-w FILE"
+        ));
+    }
+    let mut text = String::new();
+    let read = file
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(format!("{shown} is larger than 1 MiB"));
+    }
+    let templates: Templates = serde_saphyr::from_str(&text).map_err(|error| {
+        let error = error.to_string();
+        let error = escape(error.lines().next().unwrap_or_default().as_bytes());
+        format!("{shown}: expected `NAME: [FLAG, …]` for each template: {error}")
+    })?;
+    for (name, flags) in &templates {
+        check_flags(flags)
+            .map_err(|error| format!("{shown}: {}: {error}", escape(name.as_bytes())))?;
+    }
+    Ok(templates)
+}
+
+/// Checks the words that come before the name of the sandbox.
+///
+/// # Errors
+/// A message: one cannot be a flag of a call.
+pub(super) fn check_flags(flags: &[String]) -> Result<(), String> {
+    let is_flag = |word: &str, flag: &str| {
+        word.strip_prefix(flag)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    if flags.first().is_some_and(|word| !word.starts_with('-')) {
+        return Err(format!(
+            "`{}` is not a flag: expected one such as `-m` first",
+            escape(flags[0].as_bytes())
+        ));
+    }
+    for word in flags {
+        let shown = escape(word.as_bytes());
+        let value = match word.split_once('=') {
+            Some((_flag, value)) if word.starts_with("--") => value,
+            _ => word,
+        };
+        if word.contains('\0') {
+            return Err(format!("`{shown}` has a NUL"));
+        }
+        if word == "--" {
+            return Err("`--` ends the flags: expected flags alone".to_owned());
+        }
+        if value.starts_with("fd:") {
+            return Err(format!(
+                "`{shown}` is a descriptor of the caller, which a call has not"
+            ));
+        }
+        // It decides which sandboxes a client may use.
+        if is_flag(word, "--name") {
+            return Err("`--name` is the field `name` of the call".to_owned());
+        }
+        if ["-h", "--help", "--version"].contains(&word.as_str()) {
+            return Err(format!("`{shown}` prints a text and creates nothing"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_are_not_flags_of_a_call_are_refused() {
+        let check = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            check_flags(&words)
+        };
+        for words in [
+            &[][..],
+            &["-m", "512m"],
+            &["--rw", "/srv/fd"],
+            &["--json=/tmp/fd:3/x"],
+            &["-e", "A=fd:3"],
+        ] {
+            assert_eq!(check(words), Ok(()), "{words:?}");
+        }
+        for words in [
+            &["x"][..],
+            &["-m", "1g", "--"],
+            &["--name", "x"],
+            &["--name=x"],
+            &["--json=fd:3"],
+            &["--events", "fd:3"],
+            &["--help"],
+            &["-m\0"],
+        ] {
+            assert!(check(words).is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The directory of a server for files on their way into a sandbox or out of one.
+
+use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use tempfile::{Builder, TempDir};
+
+use super::error::ApiError;
+use spec::path::escape;
+
+/// Tries to make a directory that another server, which starts, does not take for one that was left.
+const TRIES: u8 = 8;
+
+/// Private, and removed with the server; what a killed one left is removed by the next.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    directory: TempDir,
+    /// Held as long as the server lives.
+    _lock: File,
+}
+
+impl Workspace {
+    /// # Errors
+    /// A message: the directory cannot be made, or is not private.
+    pub(super) fn open() -> Result<Self, String> {
+        let uid = rustix::process::geteuid().as_raw();
+        let common = std::env::temp_dir().join(format!(".runner-serve-{uid}"));
+        let failed = |error: std::io::Error| {
+            format!("{}: {error}", escape(common.as_os_str().as_encoded_bytes()))
+        };
+        match DirBuilder::new().mode(0o700).create(&common) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => (),
+        }
+        let found = std::fs::symlink_metadata(&common).map_err(failed)?;
+        if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+            return Err(failed(std::io::Error::other(
+                "expected a directory of yours with mode 700; TMPDIR names another place for it",
+            )));
+        }
+        remove_left(&common).map_err(failed)?;
+        for _ in 0..TRIES {
+            let directory = make(&common, "").map_err(failed)?;
+            let Ok(lock) = lock(directory.path()) else {
+                continue;
+            };
+            if directory.path().exists() {
+                return Ok(Self {
+                    directory,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(failed(std::io::Error::other(
+            "other servers removed each directory in it",
+        )))
+    }
+
+    /// An empty directory for one call, removed when it is dropped.
+    ///
+    /// # Errors
+    /// 500.
+    pub(super) fn make(&self) -> Result<TempDir, ApiError> {
+        make(self.directory.path(), "call-").map_err(|error| {
+            ApiError::failed(format!("cannot make a directory for the file: {error}"))
+        })
+    }
+}
+
+fn make(above: &Path, prefix: &str) -> std::io::Result<TempDir> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    Builder::new()
+        .prefix(prefix)
+        .permissions(private)
+        .tempdir_in(above)
+}
+
+/// Fails if another process has the lock.
+fn lock(directory: &Path) -> std::io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(File::from(directory))
+}
+
+/// Removes the directories of servers that do not live.
+fn remove_left(common: &Path) -> std::io::Result<()> {
+    let entries: Vec<PathBuf> = std::fs::read_dir(common)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    for path in entries {
+        if let Ok(_lock) = lock(&path) {
+            std::fs::remove_dir_all(&path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! A server of the test's own, and its clients.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::host::Host;
+use support::invariants::eventually;
+
+/// A server on a unix socket, ended with the test; then the sandboxes are removed.
+pub struct Api {
+    pub server: Server,
+    pub host: Host,
+}
+
+/// `runner serve`, killed when it is dropped.
+pub struct Server {
+    pub child: Child,
+    pub socket: PathBuf,
+}
+
+/// What curl got.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {self:?}: {}", self.text()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The code of the error.
+    #[track_caller]
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"]
+            .as_str()
+            .expect("a code")
+            .to_owned()
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}\n{}", self.head, self.text());
+        self
+    }
+}
+
+impl Server {
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("not 0")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("sent");
+    }
+
+    /// Starts a server for `host`, and waits until it listens.
+    pub fn start(host: &Host, flags: &[&str]) -> Self {
+        let socket = host.ground.path("api.sock");
+        let path = socket.to_str().expect("a plain path").to_owned();
+        let child = serve(host, &[&["--socket", &path], flags].concat())
+            .spawn()
+            .expect("started");
+        let mut server = Self { child, socket };
+        eventually("the server listens", || {
+            UnixStream::connect(&server.socket).is_ok()
+        });
+        assert!(
+            server.child.try_wait().expect("asked").is_none(),
+            "it has ended"
+        );
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended in the test.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}
+
+/// `runner serve FLAGS…`, not started.
+pub fn serve(host: &Host, flags: &[&str]) -> Command {
+    let mut command = host.command(&[&["serve"], flags].concat());
+    command
+        .env("TMPDIR", host.ground.path(""))
+        .stdout(Stdio::null());
+    command
+}
+
+impl Api {
+    pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    pub fn with(flags: &[&str]) -> Self {
+        let host = Host::new();
+        Self {
+            server: Server::start(&host, flags),
+            host,
+        }
+    }
+
+    /// curl for this socket, not started.
+    pub fn curl(&self, words: &[&str]) -> Command {
+        let mut curl = curl(words);
+        curl.arg("--unix-socket").arg(&self.server.socket);
+        curl
+    }
+
+    #[track_caller]
+    pub fn call(&self, method: &str, path: &str) -> Reply {
+        reply(self.curl(&["-X", method, &url(path)]), None)
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Reply {
+        self.call("GET", path)
+    }
+
+    #[track_caller]
+    pub fn post(&self, path: &str, document: &Value) -> Reply {
+        self.send("POST", path, &[], document.to_string().as_bytes())
+    }
+
+    /// Sends a body.
+    #[track_caller]
+    pub fn send(&self, method: &str, path: &str, words: &[&str], body: &[u8]) -> Reply {
+        let url = url(path);
+        let words = [&["-X", method, "--data-binary", "@-", &url], words].concat();
+        reply(self.curl(&words), Some(body))
+    }
+
+    #[track_caller]
+    pub fn create(&self, name: &str) {
+        self.post("/v1/sandboxes", &serde_json::json!({ "name": name }))
+            .expect(201);
+    }
+
+    /// Runs `sh -c TEXT` in the sandbox `one`.
+    #[track_caller]
+    pub fn shell(&self, text: &str) -> Value {
+        let document = serde_json::json!({ "argv": ["sh", "-c", text] });
+        self.post("/v1/sandboxes/one/commands", &document)
+            .expect(200)
+            .json()
+    }
+}
+
+pub fn url(path: &str) -> String {
+    format!("http://runner{path}")
+}
+
+/// curl, without what the caller has configured.
+pub fn curl(words: &[&str]) -> Command {
+    let mut curl = Command::new("curl");
+    curl.args(["-q", "-sS", "--max-time", "60", "--globoff", "--path-as-is"])
+        .args(words);
+    curl
+}
+
+/// Runs curl and reads what it got.
+#[track_caller]
+pub fn reply(mut curl: Command, body: Option<&[u8]>) -> Reply {
+    let output = run(curl.arg("-i"), body);
+    let end = output
+        .stdout
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n");
+    // What curl sends first may have been answered by `100 Continue`.
+    let Some(end) = end else {
+        panic!("no answer: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let (head, rest) = output.stdout.split_at(end);
+    let head = String::from_utf8_lossy(head).into_owned();
+    if head.starts_with("HTTP/1.1 100") {
+        let rest = &rest[4..];
+        let end = rest
+            .windows(4)
+            .position(|bytes| bytes == b"\r\n\r\n")
+            .expect("an answer");
+        return parse(&String::from_utf8_lossy(&rest[..end]), &rest[end + 4..]);
+    }
+    parse(&head, &rest[4..])
+}
+
+fn parse(head: &str, body: &[u8]) -> Reply {
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Reply {
+        status: status.expect("a status"),
+        head: head.to_owned(),
+        body: body.to_vec(),
+    }
+}
+
+pub fn run(command: &mut Command, input: Option<&[u8]>) -> Output {
+    let stdin = if input.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    };
+    let mut child = command
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let input = input.map(<[u8]>::to_vec);
+    let stdin = child.stdin.take();
+    let writer = std::thread::spawn(move || {
+        if let (Some(mut pipe), Some(input)) = (stdin, input) {
+            // A server may refuse before it has read everything.
+            let _written = pipe.write_all(&input);
+        }
+    });
+    let output = child.wait_with_output().expect("waited");
+    writer.join().expect("joined");
+    output
+}
+
+/// Processes that have this in their command lines.
+pub fn processes(text: &str) -> Vec<i32> {
+    let pids = std::fs::read_dir("/proc").expect("proc");
+    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &i32| {
+        let words = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"));
+        String::from_utf8_lossy(&words.unwrap_or_default()).contains(text)
+    })
+    .collect()
+}

@@ -1,0 +1,318 @@
+//! Commands: their results, streams and logs.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, processes, url};
+use support::invariants::eventually;
+
+const COMMANDS: &str = "/v1/sandboxes/one/commands";
+
+fn one() -> Api {
+    let api = Api::new();
+    api.create("one");
+    api
+}
+
+/// A client that reads the events of a command.
+struct Client {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Client {
+    fn start(api: &Api, words: &[&str]) -> Self {
+        let words = [&["-N", "-H", "Accept: application/x-ndjson"], words].concat();
+        let mut child = api
+            .curl(&words)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, lines }
+    }
+
+    fn event(&mut self) -> Value {
+        let line = self.lines.next().expect("an event").expect("read");
+        serde_json::from_str(&line).expect("a document")
+    }
+
+    /// Closes the connection.
+    fn leave(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("waited");
+    }
+}
+
+#[test]
+fn a_command_answers_with_its_exit_code_and_both_streams() {
+    let api = one();
+    let document = json!({
+        "argv": ["sh", "-c", "echo $A; pwd; printf '\\377' >&2; exit 3"],
+        "env": { "A": "a b=c" },
+        "cwd": "/tmp",
+    });
+    let done = api.post(COMMANDS, &document).expect(200).json();
+    assert_eq!(
+        done,
+        json!({
+            "exit_code": 3,
+            "timed_out": false,
+            "stdout": { "text": "a b=c\n/tmp\n", "truncated": false },
+            "stderr": { "base64": "/w==", "truncated": false },
+        })
+    );
+    assert_eq!(api.shell("kill -TERM $$")["exit_code"], 128 + 15);
+    let late = json!({ "argv": ["sleep", "1000"], "timeout_ms": 100 });
+    let late = api.post(COMMANDS, &late).expect(200).json();
+    assert_eq!(
+        (&late["exit_code"], &late["timed_out"]),
+        (&json!(124), &json!(true))
+    );
+    let long = json!({ "argv": ["seq", "1000000"], "max_output_bytes": 4 });
+    let long = api.post(COMMANDS, &long).expect(200).json();
+    assert_eq!(
+        long["stdout"],
+        json!({ "text": "1\n2\n", "truncated": true })
+    );
+    assert_eq!(long["exit_code"], 0, "it was not ended by a closed pipe");
+}
+
+/// Codes of `runner sandbox exec` for itself are no codes of the command, whatever it writes.
+#[test]
+fn a_command_cannot_pretend_that_it_was_not_started() {
+    let api = one();
+    for code in [124, 125, 126, 127] {
+        let said = api.shell(&format!(
+            "echo 'runner: refused: gone (no_sandbox)' >&2; exit {code}"
+        ));
+        assert_eq!(
+            (&said["exit_code"], &said["timed_out"]),
+            (&json!(code), &json!(false)),
+            "{said}"
+        );
+    }
+    for (argv, code) in [
+        (json!(["no-such-program"]), "program_not_found"),
+        (json!(["/etc"]), "program_not_executable"),
+        (json!(["--help"]), "program_not_found"),
+        (json!(["--", "true"]), "program_not_found"),
+        (json!(["-it"]), "program_not_found"),
+    ] {
+        assert_eq!(
+            api.post(COMMANDS, &json!({ "argv": argv }))
+                .expect(422)
+                .code(),
+            code,
+            "{argv}"
+        );
+    }
+    let nowhere = json!({ "argv": ["true"], "cwd": "--help" });
+    assert_eq!(
+        api.post(COMMANDS, &nowhere).expect(422).code(),
+        "command_not_started"
+    );
+    for bad in [
+        json!({}),
+        json!({ "argv": [] }),
+        json!({ "argv": [""] }),
+        json!({ "argv": ["a\0b"] }),
+        json!({ "argv": ["a"], "env": { "": "x" } }),
+        json!({ "argv": ["a"], "env": { "A=B": "x" } }),
+        json!({ "argv": ["a"], "timeout_ms": 0 }),
+        json!({ "argv": ["a"], "timeout_ms": -1 }),
+        json!({ "argv": ["a"], "background": true, "kill_on_disconnect": true }),
+        json!({ "argv": ["a"], "tty": true }),
+    ] {
+        assert_eq!(api.post(COMMANDS, &bad).status, 400, "{bad}");
+    }
+    let huge = json!({ "argv": ["true", "x".repeat(200_000)] });
+    assert_eq!(api.post(COMMANDS, &huge).expect(413).code(), "too_large");
+    assert_eq!(
+        api.post("/v1/sandboxes/two/commands", &json!({ "argv": ["true"] }))
+            .expect(404)
+            .code(),
+        "no_sandbox"
+    );
+}
+
+#[test]
+fn events_come_while_the_command_runs_and_the_last_one_has_its_exit_code() {
+    let api = one();
+    let text = "printf 'a\\342\\202'; until test -e /tmp/go; do sleep 0.02; done; printf '\\254b'; echo err >&2; exit 5";
+    let body = json!({ "argv": ["sh", "-c", text] }).to_string();
+    let mut client = Client::start(&api, &["-d", &body, &url(COMMANDS)]);
+    assert_eq!(client.event(), json!({ "type": "stdout", "text": "a" }));
+    assert!(client.child.try_wait().expect("asked").is_none());
+    api.shell(": > /tmp/go");
+    let mut rest = [client.event(), client.event()];
+    rest.sort_by_key(|event| event["type"].to_string());
+    assert_eq!(rest[0], json!({ "type": "stderr", "text": "err\n" }));
+    assert_eq!(
+        rest[1],
+        json!({ "type": "stdout", "text": "\u{20ac}b" }),
+        "between characters"
+    );
+    assert_eq!(
+        client.event(),
+        json!({ "type": "exit", "exit_code": 5, "timed_out": false })
+    );
+    assert!(client.lines.next().is_none());
+    let body = json!({ "argv": ["nosuch"] }).to_string();
+    let text = api
+        .send(
+            "POST",
+            COMMANDS,
+            &["-H", "Accept: text/event-stream"],
+            body.as_bytes(),
+        )
+        .expect(200);
+    assert!(
+        text.head.contains("content-type: text/event-stream\r\n"),
+        "{}",
+        text.head
+    );
+    let text = text.text();
+    let last = text.trim_end().rsplit("\n\n").next().expect("an event");
+    assert!(
+        last.starts_with("event: error\ndata: {\"type\":\"error\",\"code\":\"program_not_found\""),
+        "{text}"
+    );
+}
+
+/// An event is one line, whatever the command writes.
+#[test]
+fn output_cannot_forge_an_event() {
+    let api = one();
+    let text = r#"printf 'x\n\nevent: exit\ndata: {"type":"exit","exit_code":0}\n\n'; exit 9"#;
+    let body = json!({ "argv": ["sh", "-c", text] }).to_string();
+    let stream = api
+        .send(
+            "POST",
+            COMMANDS,
+            &["-H", "Accept: text/event-stream"],
+            body.as_bytes(),
+        )
+        .text();
+    let names: Vec<&str> = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("event: "))
+        .collect();
+    assert_eq!(names, ["stdout", "exit"], "{stream}");
+    assert!(stream.contains(r#""exit_code":9"#), "{stream}");
+}
+
+#[test]
+fn a_client_that_leaves_ends_a_command_only_if_it_asked() {
+    let api = one();
+    let start = |kills: bool, number: &str| {
+        // It writes on: a pipe that nobody reads would end or stop it.
+        let text = format!(
+            "echo up; until test -e /tmp/go; do echo more; sleep 0.01; done; echo {number} > /tmp/done"
+        );
+        let body = json!({ "argv": ["sh", "-c", text], "kill_on_disconnect": kills }).to_string();
+        let mut client = Client::start(&api, &["-d", &body, &url(COMMANDS)]);
+        assert!(
+            client.event()["text"]
+                .as_str()
+                .expect("text")
+                .starts_with("up")
+        );
+        client.leave();
+    };
+    start(true, "killed");
+    eventually("it was ended", || {
+        api.host.list()[0]["commands"] == json!([])
+    });
+    let ended = api.host.list()[0]["ended"]["latest"][0].clone();
+    assert_eq!(ended["outcome"], "signaled", "{ended}");
+    start(false, "left");
+    assert_eq!(
+        api.host.list()[0]["commands"]
+            .as_array()
+            .expect("a list")
+            .len(),
+        1
+    );
+    api.shell(": > /tmp/go");
+    eventually("it went on to its end", || {
+        api.shell("cat /tmp/done")["stdout"]["text"] == "left\n"
+    });
+}
+
+#[test]
+fn a_command_in_the_background_has_an_id_a_log_and_gets_signals() {
+    let api = one();
+    let text = "echo first; echo err >&2; until test -e /tmp/go; do sleep 0.02; done; echo last";
+    let document = json!({ "argv": ["sh", "-c", text], "background": true });
+    assert_eq!(
+        api.post(COMMANDS, &document).expect(201).json(),
+        json!({ "id": 1 })
+    );
+    let at = |rest: &str| format!("{COMMANDS}/1{rest}");
+    assert_eq!(api.get(&at("")).expect(200).json()["ended_at"], Value::Null);
+    eventually("both streams are kept", || {
+        api.get(&at("/logs")).expect(200).json()
+            == json!({ "stdout": { "text": "first\n", "truncated": false }, "stderr": { "text": "err\n", "truncated": false } })
+    });
+    let mut follower = Client::start(&api, &[&url(&at("/logs?follow=true"))]);
+    let mut first = [follower.event(), follower.event()];
+    first.sort_by_key(|event| event["type"].to_string());
+    assert_eq!(first[1]["text"], "first\n");
+    // One that leaves takes its process with it.
+    let other = Client::start(&api, &[&url(&at("/logs?follow=true"))]);
+    let runtime = api.host.runtime_directory();
+    let followers = || {
+        processes("\0logs\0-f\0")
+            .iter()
+            .filter(|pid| {
+                let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                String::from_utf8_lossy(&environment)
+                    .contains(runtime.to_str().expect("a plain path"))
+            })
+            .count()
+    };
+    eventually("both follow", || followers() == 2);
+    other.leave();
+    eventually("one is left", || followers() == 1);
+    api.shell(": > /tmp/go");
+    assert_eq!(
+        follower.event(),
+        json!({ "type": "stdout", "text": "last\n" })
+    );
+    assert_eq!(follower.event(), json!({ "type": "end" }));
+    let list = api.get(COMMANDS).expect(200).json();
+    assert_eq!(list["ended"]["latest"][0]["exit"]["code"], 0, "{list}");
+
+    let sleeps = json!({ "argv": ["sleep", "1000"], "background": true });
+    let id = api.post(COMMANDS, &sleeps).expect(201).json()["id"].clone();
+    let kill = format!("{COMMANDS}/{id}/kill");
+    api.post(&kill, &json!({ "signal": "TERM" })).expect(204);
+    eventually("the signal came", || {
+        api.get(&format!("{COMMANDS}/{id}")).json()["exit"]["signal"] == 15
+    });
+    assert_eq!(api.post(&kill, &json!({})).expect(404).code(), "no_command");
+    for signal in ["", "--help", "BOGUS", "TERM\0"] {
+        let refused = api.post(&kill, &json!({ "signal": signal }));
+        assert_eq!(refused.status, 400, "{signal:?}: {}", refused.text());
+    }
+    for id in ["99", "0"] {
+        assert_eq!(
+            api.get(&format!("{COMMANDS}/{id}")).expect(404).code(),
+            "no_command"
+        );
+        assert_eq!(
+            api.get(&format!("{COMMANDS}/{id}/logs")).expect(404).code(),
+            "no_log"
+        );
+    }
+    for id in ["-1", "%2b1", "x", "18446744073709551616", "%00"] {
+        assert_eq!(
+            api.get(&format!("{COMMANDS}/{id}/logs")).expect(400).code(),
+            "command",
+            "{id}"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Clients that are slow, many or large.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::api::{Api, url};
+use support::invariants::eventually;
+
+fn connect(api: &Api) -> UnixStream {
+    let stream = UnixStream::connect(&api.server.socket).expect("connected");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("set");
+    stream
+}
+
+/// What the server answers until it closes.
+fn rest(mut stream: &UnixStream) -> String {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => (),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => (),
+        Err(error) => panic!("{error}: {}", String::from_utf8_lossy(&bytes)),
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// 10 seconds, all at once.
+#[test]
+fn a_client_that_sends_its_head_slowly_is_closed_and_holds_up_nobody() {
+    let api = Api::new();
+    let started = Instant::now();
+    let silent = connect(&api);
+    let mut slow = connect(&api);
+    slow.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n")
+        .expect("written");
+    let mut idle = connect(&api);
+    idle.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
+        .expect("written");
+    while started.elapsed() < Duration::from_secs(2) {
+        slow.write_all(b"X: y\r\n").expect("written");
+        api.get("/health").expect(200);
+    }
+    for stream in [&silent, &slow, &idle] {
+        let answer = rest(stream);
+        assert!(
+            !answer.starts_with("HTTP/1.1 2") || std::ptr::eq(stream, &idle),
+            "{answer}"
+        );
+    }
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn heads_and_bodies_have_a_largest_size() {
+    let api = Api::new();
+    let mut stream = connect(&api);
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nHost: r\r\nX: ")
+        .expect("written");
+    // The server may close before it has everything.
+    let _written = stream.write_all(&vec![b'x'; 1 << 20]);
+    let answer = rest(&stream);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    let mut stream = connect(&api);
+    let head = "POST /v1/sandboxes HTTP/1.1\r\nHost: r\r\nContent-Length: 99999999999\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("written");
+    assert!(rest(&stream).starts_with("HTTP/1.1 413"));
+    let huge = format!("{{\"name\":\"{}\"}}", "a".repeat(2 << 20));
+    for words in [&[][..], &["-H", "Transfer-Encoding: chunked"]] {
+        assert_eq!(
+            api.send("POST", "/v1/sandboxes", words, huge.as_bytes())
+                .expect(413)
+                .code(),
+            "too_large"
+        );
+    }
+    // What is not HTTP is closed.
+    for text in [
+        "\0\0\0\0\r\n\r\n",
+        "GET\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\nX: \0\r\n\r\n",
+    ] {
+        let mut stream = connect(&api);
+        stream.write_all(text.as_bytes()).expect("written");
+        stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("shut down");
+        let answer = rest(&stream);
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+            "{text:?}: {answer}"
+        );
+    }
+    let nested = "[".repeat(500_000);
+    assert_eq!(
+        api.send("POST", "/v1/sandboxes", &[], nested.as_bytes())
+            .expect(400)
+            .code(),
+        "document"
+    );
+    api.get("/health").expect(200);
+}
+
+#[test]
+fn calls_beyond_the_limit_are_refused_and_health_is_not() {
+    let api = Api::with(&["--max-calls", "2"]);
+    api.create("one");
+    let body = json!({ "argv": ["sleep", "1000"], "kill_on_disconnect": true }).to_string();
+    let wait = |accept: &str| {
+        let header = format!("Accept: {accept}");
+        let mut curl = api.curl(&[
+            "-H",
+            &header,
+            "-d",
+            &body,
+            &url("/v1/sandboxes/one/commands"),
+        ]);
+        curl.stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started")
+    };
+    let mut clients = [wait("application/json"), wait("text/event-stream")];
+    eventually("both wait", || {
+        api.get("/metrics")
+            .text()
+            .contains("\nrunner_serve_calls 2\n")
+    });
+    let refused = api.get("/v1/sandboxes").expect(503);
+    assert_eq!(refused.code(), "too_many_calls");
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    api.get("/health").expect(200);
+    for client in &mut clients {
+        client.kill().expect("killed");
+        client.wait().expect("waited");
+    }
+    eventually("there is a place again", || {
+        api.get("/v1/sandboxes").status == 200
+    });
+}
+
+#[test]
+fn a_stop_lets_calls_end_for_a_bounded_time() {
+    for (ends, timeout) in [(true, "20s"), (false, "200ms")] {
+        let mut api = Api::with(&["--stop-timeout", timeout]);
+        api.create("one");
+        let text = "echo up; until test -e /tmp/go; do sleep 0.02; done; echo end";
+        let body = json!({ "argv": ["sh", "-c", text] }).to_string();
+        let mut curl = api.curl(&["-d", &body, &url("/v1/sandboxes/one/commands")]);
+        let client = curl
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        eventually("it runs", || {
+            api.host.list()[0]["commands"]
+                .as_array()
+                .is_some_and(|list| list.len() == 1)
+        });
+        api.server.signal(rustix::process::Signal::TERM);
+        eventually("no connection is accepted", || {
+            UnixStream::connect(&api.server.socket).is_err() || {
+                // Accepted by the kernel alone: nobody answers.
+                !api.curl(&["--max-time", "1", &url("/health")])
+                    .output()
+                    .expect("started")
+                    .status
+                    .success()
+            }
+        });
+        if ends {
+            assert_eq!(api.host.shell("one", ": > /tmp/go").code, 0);
+        }
+        let output = client.wait_with_output().expect("waited");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text.contains("up\\nend\\n"), ends, "{text}");
+        assert_eq!(api.server.child.wait().expect("ended").code(), Some(0));
+        assert_eq!(api.host.list().len(), 1, "sandboxes stay");
+    }
+}

@@ -1,0 +1,200 @@
+//! `/v1/sandboxes`: sandboxes that clients create, list, pause and delete.
+
+use serde_json::json;
+
+use crate::api::Api;
+
+#[test]
+fn a_sandbox_is_created_listed_paused_resumed_and_deleted() {
+    let api = Api::new();
+    let created = api
+        .post(
+            "/v1/sandboxes",
+            &json!({ "name": "one", "flags": ["-m", "256m"] }),
+        )
+        .expect(201);
+    assert!(
+        created.head.contains("location: /v1/sandboxes/one\r\n"),
+        "{}",
+        created.head
+    );
+    assert_eq!(created.json()["name"], "one");
+    // The verbs see the same sandboxes.
+    api.host.create("two", &[]);
+    let names = |api: &Api| -> Vec<String> {
+        let list = api.get("/v1/sandboxes").expect(200).json();
+        let list = list["sandboxes"].as_array().expect("a list").clone();
+        list.iter()
+            .map(|sandbox| sandbox["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    assert_eq!(names(&api), ["one", "two"]);
+    assert_eq!(
+        api.host
+            .shell("one", "cat /sys/fs/cgroup/memory.max; true")
+            .code,
+        0
+    );
+    if support::has_cgroup() {
+        api.call("POST", "/v1/sandboxes/one/pause").expect(204);
+        assert_eq!(
+            api.get("/v1/sandboxes/one").expect(200).json()["is_paused"],
+            true
+        );
+        let refused = api
+            .post("/v1/sandboxes/one/commands", &json!({ "argv": ["true"] }))
+            .expect(409);
+        assert_eq!(refused.code(), "sandbox_paused");
+        api.call("POST", "/v1/sandboxes/one/resume").expect(204);
+    }
+    let again = api
+        .post("/v1/sandboxes", &json!({ "name": "one" }))
+        .expect(409);
+    assert_eq!(again.code(), "sandbox_exists");
+    api.post(
+        "/v1/sandboxes/one/commands",
+        &json!({ "argv": ["sleep", "1000"], "background": true }),
+    )
+    .expect(201);
+    assert_eq!(
+        api.call("DELETE", "/v1/sandboxes/one").expect(409).code(),
+        "sandbox_busy"
+    );
+    api.call("DELETE", "/v1/sandboxes/one?force=true")
+        .expect(204);
+    assert_eq!(
+        api.get("/v1/sandboxes/one").expect(404).code(),
+        "no_sandbox"
+    );
+    assert_eq!(
+        api.call("DELETE", "/v1/sandboxes/one").expect(404).code(),
+        "no_sandbox"
+    );
+    assert_eq!(names(&api), ["two"]);
+}
+
+#[test]
+fn a_sandbox_without_a_name_gets_one() {
+    let api = Api::new();
+    let created = api.post("/v1/sandboxes", &json!({})).expect(201).json();
+    assert_eq!(created["name"], created["run_id"]);
+}
+
+/// Names and words of clients never become flags or paths.
+#[test]
+fn names_that_are_none_and_flags_that_are_none_are_refused() {
+    let api = Api::new();
+    for name in [
+        "../x",
+        "-f",
+        "--force",
+        "a/b",
+        "a b",
+        "",
+        ".",
+        "a\n",
+        &"a".repeat(49),
+    ] {
+        let refused = api
+            .post("/v1/sandboxes", &json!({ "name": name }))
+            .expect(400);
+        assert_eq!(refused.code(), "sandbox_name", "{name:?}");
+    }
+    for name in ["..%2fx", "-f", "--force", "a%00", "%2e%2e", "%ff", "a%20b"] {
+        for (method, rest) in [
+            ("GET", ""),
+            ("DELETE", ""),
+            ("POST", "/pause"),
+            ("GET", "/commands"),
+            ("GET", "/files?path=/x"),
+        ] {
+            let refused = api.call(method, &format!("/v1/sandboxes/{name}{rest}"));
+            assert_eq!(refused.status, 400, "{name:?}: {}", refused.text());
+        }
+    }
+    for flags in [
+        &["x"][..],
+        &["--"],
+        &["--name", "y"],
+        &["--name=y"],
+        &["--json=fd:3"],
+        &["--events", "fd:3"],
+        &["--help"],
+    ] {
+        let refused = api
+            .post("/v1/sandboxes", &json!({ "name": "x", "flags": flags }))
+            .expect(400);
+        assert_eq!(refused.code(), "flags", "{flags:?}");
+    }
+    // Flags that `runner` does not know, or a value that swallows nothing of ours.
+    for flags in [&["--bogus"][..], &["-m", "1g", "stray"], &["--rw"]] {
+        let refused = api
+            .post("/v1/sandboxes", &json!({ "name": "x", "flags": flags }))
+            .expect(400);
+        assert_eq!(refused.code(), "usage", "{flags:?}");
+    }
+    for body in [
+        "",
+        "{",
+        "[]",
+        "null",
+        r#"{"nmae":"x"}"#,
+        r#"{"name":1}"#,
+        "\u{0}",
+    ] {
+        let refused = api
+            .send("POST", "/v1/sandboxes", &[], body.as_bytes())
+            .expect(400);
+        assert_eq!(refused.code(), "document", "{body:?}");
+    }
+    assert!(api.host.list().is_empty());
+}
+
+#[test]
+fn one_sandbox_more_than_allowed_is_refused_until_one_is_deleted() {
+    let api = Api::with(&["--max-sandboxes", "2"]);
+    // Also those that the command line created count.
+    api.host.create("mine", &[]);
+    let at_once: Vec<_> = (0..4)
+        .map(|number| {
+            let body = json!({ "name": format!("n{number}") }).to_string();
+            let mut curl = api.curl(&[
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code} %header{retry-after}",
+                "-d",
+                &body,
+                "http://runner/v1/sandboxes",
+            ]);
+            curl.stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("started")
+        })
+        .collect();
+    let mut said: Vec<String> = at_once
+        .into_iter()
+        .map(|curl| {
+            String::from_utf8(curl.wait_with_output().expect("waited").stdout).expect("text")
+        })
+        .collect();
+    said.sort();
+    assert_eq!(said, ["201 ", "429 10", "429 10", "429 10"]);
+    assert_eq!(api.host.list().len(), 2);
+    api.call("DELETE", "/v1/sandboxes/mine").expect(204);
+    api.create("next");
+}
+
+/// What a client forgets ends by itself.
+#[test]
+fn a_sandbox_that_no_client_uses_ends() {
+    let api = Api::with(&["--idle-timeout", "300ms"]);
+    api.create("one");
+    api.post(
+        "/v1/sandboxes",
+        &json!({ "name": "two", "flags": ["--idle-timeout", "1h"] }),
+    )
+    .expect(201);
+    support::invariants::eventually("it ended", || api.get("/v1/sandboxes/one").status == 404);
+    api.get("/v1/sandboxes/two").expect(200);
+}

@@ -212,6 +212,14 @@ fn clients_with_the_token_get_templates_alone_and_their_own_sandboxes() {
             );
         }
     }
+    // Nor does a message name one: `runner` suggests names that are similar.
+    tcp.api.create("tcp-secret");
+    let refused = tcp.with_token(&["-X", "POST"], "/v1/sandboxes/secret/pause");
+    let text = refused.expect(404).text();
+    assert!(!text.contains("tcp-secret"), "{text}");
+    tcp.api
+        .call("DELETE", "/v1/sandboxes/tcp-secret")
+        .expect(204);
     let body = json!({ "argv": ["sh", "-c", "echo inside > /tmp/x"] }).to_string();
     tcp.with_token(&["-d", &body], "/v1/sandboxes/one/commands")
         .expect(200);

@@ -67,8 +67,8 @@ impl Checked {
                         .collect();
                     assert!(errors.is_empty(), "{name}: {errors:?}: {body}");
                 }
-                if described["itemSchema"].is_object() {
-                    let validator = self.validator(&described["itemSchema"]);
+                if described["x-itemSchema"].is_object() {
+                    let validator = self.validator(&described["x-itemSchema"]);
                     for line in reply.text().lines() {
                         let event = line.strip_prefix("data: ").unwrap_or(line);
                         if event.starts_with('{') {

@@ -20,10 +20,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::access::{Access, Token, check_host, check_origin, check_peer, check_token};
+use super::body::STALL;
 use super::error::ApiError;
 use super::listeners::Listeners;
 use super::metrics::Refused;
 use super::server::Shared;
+use super::stalls::Stalls;
 
 /// Most connections of each socket; more wait.
 const CONNECTIONS_MAX: usize = 256;
@@ -162,7 +164,7 @@ async fn attend(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Stalls::new(stream, STALL)), service);
     tokio::pin!(connection);
     // An error is that of a client that has gone or speaks no HTTP: nobody is left to tell.
     tokio::select! {

@@ -19,6 +19,7 @@ mod query;
 mod routes;
 mod sandboxes;
 mod server;
+mod stalls;
 mod templates;
 mod types;
 mod verbs;

@@ -4,8 +4,8 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Content, Route};
-use super::types::{ErrorDocument, StreamEvent};
+use super::routes::{Content, ParameterKind, Route};
+use super::types::{ErrorDocument, NAME, StreamEvent};
 
 /// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -35,20 +35,26 @@ pub(super) fn document(routes: &[Route]) -> Value {
 }
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
-    let in_path = route
-        .path
-        .split('{')
-        .skip(1)
-        .filter_map(|part| part.split('}').next());
+    let in_path = route.path.split('{').skip(1);
+    let in_path = in_path.filter_map(|part| part.split('}').next());
     let in_path = in_path.map(|name| {
-        let kind = if name == "id" { "integer" } else { "string" };
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
+        let schema = match name {
+            "id" => json!({ "type": "integer", "minimum": 0 }),
+            _ => json!({ "type": "string", "pattern": NAME }),
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
     });
-    let in_query = route.query.iter().map(|(name, description)| {
-        let is_required = ["path", "from", "to"].contains(name);
-        let kind = if ["force", "recursive", "follow"].contains(name) { "boolean" } else { "string" };
+    let in_query = route.query.iter().map(|parameter| {
         json!({
-            "name": name, "in": "query", "required": is_required, "description": description, "schema": { "type": kind },
+            "name": parameter.name,
+            "in": "query",
+            "required": parameter.kind == ParameterKind::Path,
+            "description": parameter.description,
+            "schema": match parameter.kind {
+                ParameterKind::Path => json!({ "type": "string", "pattern": "^/", "maxLength": 4095 }),
+                ParameterKind::Switch => json!({ "type": "boolean" }),
+                ParameterKind::Mode => json!({ "type": "string", "pattern": "^0?[0-7]{1,3}$" }),
+            },
         })
     });
     let mut answers = Map::new();
@@ -94,10 +100,9 @@ fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value
         Content::Text => Some(json!({ "text/plain": { "schema": { "type": "string" } } })),
         Content::Events => {
             let event = generator.subschema_for::<StreamEvent>();
-            Some(json!({
-                "application/x-ndjson": { "itemSchema": event },
-                "text/event-stream": { "itemSchema": event },
-            }))
+            // OpenAPI 3.2 calls it `itemSchema`.
+            let events = json!({ "schema": { "type": "string" }, "x-itemSchema": event });
+            Some(json!({ "application/x-ndjson": events, "text/event-stream": events }))
         }
     }
 }

@@ -33,13 +33,54 @@ pub(super) enum Content {
     Events,
 }
 
+/// A parameter of a query.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) kind: ParameterKind,
+    pub(super) description: &'static str,
+}
+
+/// What the value of a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ParameterKind {
+    /// A path in the sandbox, which the call needs.
+    Path,
+    /// `true` or `false`, which is the default.
+    Switch,
+    /// Permission bits.
+    Mode,
+}
+
+const fn path_parameter(name: &'static str) -> Parameter {
+    Parameter {
+        name,
+        kind: ParameterKind::Path,
+        description: "An absolute path in the sandbox; any bytes but NUL, percent-encoded, no `..`.",
+    }
+}
+
+const fn switch(name: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        name,
+        kind: ParameterKind::Switch,
+        description,
+    }
+}
+
+const MODE: Parameter = Parameter {
+    name: "mode",
+    kind: ParameterKind::Mode,
+    description: "Permission bits, octal; 644 by default.",
+};
+
 /// A call: what the document says of it, and what answers it.
 pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
-    pub(super) query: &'static [(&'static str, &'static str)],
+    pub(super) query: Vec<Parameter>,
     pub(super) request: Content,
     /// Statuses of success, and what they have.
     pub(super) answers: Vec<(StatusCode, Content)>,
@@ -77,14 +118,14 @@ impl Route {
             path,
             id,
             summary,
-            query: &[],
+            query: Vec::new(),
             request: Content::Nothing,
             answers: Vec::new(),
             handler: on(filter, call),
         }
     }
 
-    fn query(self, query: &'static [(&'static str, &'static str)]) -> Self {
+    fn query(self, query: Vec<Parameter>) -> Self {
         Self { query, ..self }
     }
 
@@ -101,10 +142,7 @@ impl Route {
 const SANDBOX: &str = "/v1/sandboxes/{name}";
 const COMMANDS: &str = "/v1/sandboxes/{name}/commands";
 const FILES: &str = "/v1/sandboxes/{name}/files";
-const PATH: (&str, &str) = (
-    "path",
-    "An absolute path in the sandbox; any bytes, percent-encoded.",
-);
+const PATH: Parameter = path_parameter("path");
 
 /// All routes.
 pub(super) fn routes() -> Vec<Route> {
@@ -181,7 +219,7 @@ fn sandbox_routes() -> Vec<Route> {
             "End a sandbox and delete its files.",
             sandboxes::delete,
         )
-        .query(&[(
+        .query(vec![switch(
             "force",
             "`true`: also while commands run, which are killed.",
         )])
@@ -240,7 +278,7 @@ fn command_routes() -> Vec<Route> {
             "The output of a command in the background; with `follow` as events until it ends.",
             commands::logs,
         )
-        .query(&[("follow", "`true`: go on until the command ends.")])
+        .query(vec![switch("follow", "`true`: go on until the command ends.")])
         .answers(StatusCode::OK, document::<Logs>())
         .answers(StatusCode::OK, Events),
     ]
@@ -250,7 +288,7 @@ fn file_routes() -> Vec<Route> {
     use Content::{Bytes, Nothing};
     vec![
         Route::new(Method::GET, FILES, "readFile", "Read a file.", files::read)
-            .query(&[PATH])
+            .query(vec![PATH])
             .answers(StatusCode::OK, Bytes),
         Route::new(
             Method::PUT,
@@ -259,7 +297,7 @@ fn file_routes() -> Vec<Route> {
             "Write a file, and create its directory if only that is missing.",
             files::write,
         )
-        .query(&[PATH, ("mode", "Permission bits, octal; 644 by default.")])
+        .query(vec![PATH, MODE])
         .takes(Bytes)
         .answers(StatusCode::NO_CONTENT, Nothing),
         Route::new(
@@ -269,7 +307,10 @@ fn file_routes() -> Vec<Route> {
             "Remove a file or an empty directory.",
             file_programs::delete,
         )
-        .query(&[PATH, ("recursive", "`true`: with all that is in it.")])
+        .query(vec![
+            PATH,
+            switch("recursive", "`true`: with all that is in it."),
+        ])
         .answers(StatusCode::NO_CONTENT, Nothing),
         Route::new(
             Method::GET,
@@ -278,7 +319,7 @@ fn file_routes() -> Vec<Route> {
             "List a directory.",
             file_programs::list,
         )
-        .query(&[PATH])
+        .query(vec![PATH])
         .answers(StatusCode::OK, document::<FileList>()),
         Route::new(
             Method::GET,
@@ -287,7 +328,7 @@ fn file_routes() -> Vec<Route> {
             "Describe a file, a directory or a link.",
             file_programs::stat,
         )
-        .query(&[PATH])
+        .query(vec![PATH])
         .answers(StatusCode::OK, document::<FileEntry>()),
         Route::new(
             Method::POST,
@@ -296,10 +337,7 @@ fn file_routes() -> Vec<Route> {
             "Rename a file or a directory; a file at the new path is replaced.",
             file_programs::rename,
         )
-        .query(&[
-            ("from", "The path, as `path` elsewhere."),
-            ("to", "The new path."),
-        ])
+        .query(vec![path_parameter("from"), path_parameter("to")])
         .answers(StatusCode::NO_CONTENT, Nothing),
     ]
 }

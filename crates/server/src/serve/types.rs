@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The names of sandboxes, as `spec::sandboxes::SandboxName` reads them.
+pub(super) const NAME: &str = "^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,47}$";
+
 /// Why a call failed.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct ErrorDocument {
@@ -34,8 +37,9 @@ pub(super) struct Health {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateSandbox {
-    /// Its name; by default one that is not in use.
+    /// Its name; by default one that is not in use. At most 44 characters over TCP.
     #[serde(default)]
+    #[schemars(regex(pattern = NAME))]
     pub(super) name: Option<String>,
     /// The name of a template of the server. Needed over TCP.
     #[serde(default)]
@@ -124,6 +128,7 @@ pub(super) struct CommandList {
 #[serde(deny_unknown_fields)]
 pub(super) struct StartCommand {
     /// The program and its arguments. No shell reads them.
+    #[schemars(length(min = 1))]
     pub(super) argv: Vec<String>,
     /// Variables beside those of the sandbox. Other users of the host can see them while the command runs
     /// in the foreground: for secrets the sandbox has `--secret`.
@@ -134,6 +139,7 @@ pub(super) struct StartCommand {
     pub(super) cwd: Option<String>,
     /// The command is ended after this time.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
     /// Answer when the command has started; the sandbox keeps the end of its output.
     #[serde(default)]
@@ -185,6 +191,7 @@ pub(super) struct StartedCommand {
 pub(super) struct SignalCommand {
     /// Its name or number. `KILL`, the default, ends everything that the command has started.
     #[serde(default = "kill")]
+    #[schemars(regex(pattern = "^[a-zA-Z0-9+-]+$"))]
     pub(super) signal: String,
 }
 

@@ -219,6 +219,8 @@ pub(super) fn refusal(stderr: &[u8]) -> ApiError {
     let error = ApiError::new(status_of(code), code, message);
     let hints = said.filter_map(|line| line.strip_prefix("hint: "));
     match hints.last() {
+        // It may name a sandbox that the client must not know.
+        Some(_similar) if code == "no_sandbox" => error,
         Some(hint) => error.with_hint(hint),
         None => error,
     }
@@ -247,7 +249,7 @@ mod tests {
                 404,
                 "no_sandbox",
                 "there is no sandbox a",
-                Some("did you mean b?"),
+                None,
             ),
             (
                 "runner: not started: `x (y)` was (z) (program_not_found)\n",

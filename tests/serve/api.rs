@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -72,6 +73,7 @@ impl Server {
         let socket = host.ground.path("api.sock");
         let path = socket.to_str().expect("a plain path").to_owned();
         let child = serve(host, &[&["--socket", &path], flags].concat())
+            .process_group(0)
             .spawn()
             .expect("started");
         let mut server = Self { child, socket };

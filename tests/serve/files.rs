@@ -264,6 +264,9 @@ fn files_have_a_largest_size_in_both_directions() {
     // A hole costs the sandbox nothing, and may not cost the host more.
     api.shell("truncate -s 200M /scratch/hole; mkdir /scratch/many; cd /scratch/many; seq 500 | xargs touch");
     api.get(&at("/scratch/hole")).expect(413);
+    // Copied before the server looks.
+    api.shell("head -c 1048577 /dev/zero > /scratch/one-more");
+    api.get(&at("/scratch/one-more")).expect(413);
     let refused = api.get(&at("/scratch/many"));
     assert!([413, 409].contains(&refused.status), "{}", refused.text());
     assert_eq!(left(&api), 0);

@@ -106,7 +106,9 @@ fn an_interrupted_server_ends_and_its_commands_do_not() {
             .as_array()
             .is_some_and(|list| list.len() == 1)
     });
-    api.server.signal(rustix::process::Signal::INT);
+    // The terminal sends it to the group of the server.
+    let group = api.server.pid();
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).expect("sent");
     assert_eq!(api.server.child.wait().expect("ended").code(), Some(0));
     client.wait().expect("waited");
     assert_eq!(api.host.shell("one", ": > /tmp/go").code, 0);

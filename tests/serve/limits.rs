@@ -166,7 +166,14 @@ fn a_stop_lets_calls_end_for_a_bounded_time() {
                 .as_array()
                 .is_some_and(|list| list.len() == 1)
         });
+        let mut idle = connect(&api);
+        idle.set_read_timeout(Some(Duration::from_secs(5)))
+            .expect("set");
+        idle.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
+            .expect("written");
+        assert!(idle.read(&mut [0; 1024]).expect("an answer") > 0);
         api.server.signal(rustix::process::Signal::TERM);
+        assert_eq!(idle.read(&mut [0; 1024]).expect("closed at once"), 0);
         eventually("no connection is accepted", || {
             UnixStream::connect(&api.server.socket).is_err() || {
                 // Accepted by the kernel alone: nobody answers.

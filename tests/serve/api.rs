@@ -74,6 +74,7 @@ impl Server {
         let path = socket.to_str().expect("a plain path").to_owned();
         let child = serve(host, &[&["--socket", &path], flags].concat())
             .process_group(0)
+            .stderr(Stdio::null())
             .spawn()
             .expect("started");
         let mut server = Self { child, socket };

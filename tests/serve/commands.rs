@@ -65,6 +65,14 @@ fn a_command_answers_with_its_exit_code_and_both_streams() {
         })
     );
     assert_eq!(api.shell("kill -TERM $$")["exit_code"], 128 + 15);
+    let text = "x\n".repeat(300_000);
+    let reads = json!({ "argv": ["wc", "-c"], "stdin": text });
+    let reads = api.post(COMMANDS, &reads).expect(200).json();
+    assert_eq!(reads["stdout"]["text"], "600000\n");
+    let reads_not = json!({ "argv": ["true"], "stdin": text });
+    api.post(COMMANDS, &reads_not).expect(200);
+    let nothing = api.shell("wc -c");
+    assert_eq!(nothing["stdout"]["text"], "0\n");
     let late = json!({ "argv": ["sleep", "1000"], "timeout_ms": 100 });
     let late = api.post(COMMANDS, &late).expect(200).json();
     assert_eq!(
@@ -125,6 +133,7 @@ fn a_command_cannot_pretend_that_it_was_not_started() {
         json!({ "argv": ["a"], "timeout_ms": -1 }),
         json!({ "argv": ["a"], "background": true, "kill_on_disconnect": true }),
         json!({ "argv": ["a"], "tty": true }),
+        json!({ "argv": ["a"], "background": true, "stdin": "x" }),
     ] {
         assert_eq!(api.post(COMMANDS, &bad).status, 400, "{bad}");
     }

@@ -33,13 +33,15 @@ impl StartCommand {
         if self.argv.first().is_none_or(String::is_empty) {
             return refused("`argv` is empty: expected a program and its arguments".to_owned());
         }
-        if self.background && self.kill_on_disconnect {
+        if self.background && (self.kill_on_disconnect || self.stdin.is_some()) {
             return refused(
-                "`kill_on_disconnect` is for a command that the client waits for".to_owned(),
+                "`kill_on_disconnect` and `stdin` are for a command that the client waits for"
+                    .to_owned(),
             );
         }
         let mut command = words(["exec"]);
         command.extend(self.background.then(|| "-d".into()));
+        command.extend(self.stdin.is_some().then(|| "-i".into()));
         for (name, value) in &self.env {
             if name.is_empty() || name.contains('=') {
                 return refused(format!(
@@ -97,6 +99,7 @@ pub(super) async fn start(
             verbs: server.verbs.clone(),
             sandbox: at.name,
             argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
+            stdin: wanted.stdin.map(String::into_bytes),
             ends_with_client: wanted.kill_on_disconnect,
         },
         server.verbs.command(command),

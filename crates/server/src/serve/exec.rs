@@ -1,10 +1,11 @@
 //! Commands whose output a client waits for: `runner sandbox exec`, attached.
 
+use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::Bytes;
 use rustix::process::Signal;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
@@ -42,6 +43,8 @@ pub(super) struct Wanted {
     pub(super) verbs: Verbs,
     pub(super) sandbox: SandboxName,
     pub(super) argv: Vec<Vec<u8>>,
+    /// What it reads; the words have `-i` then.
+    pub(super) stdin: Option<Vec<u8>>,
     /// Whether it ends if nobody takes its pieces any more.
     pub(super) ends_with_client: bool,
 }
@@ -52,11 +55,20 @@ pub(super) struct Wanted {
 /// # Errors
 /// It cannot be executed.
 pub(super) fn start(
-    wanted: Wanted,
+    mut wanted: Wanted,
     mut command: Command,
 ) -> Result<mpsc::Receiver<Piece>, ApiError> {
     let started_at = now();
-    let child = command.spawn().map_err(|error| not_executed(&error))?;
+    if wanted.stdin.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().map_err(|error| not_executed(&error))?;
+    if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), wanted.stdin.take()) {
+        tokio::spawn(async move {
+            // A command may end before it has read everything.
+            let _written = pipe.write_all(&bytes).await;
+        });
+    }
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));

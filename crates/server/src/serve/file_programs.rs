@@ -131,6 +131,7 @@ async fn run(
         verbs: server.verbs.clone(),
         sandbox: at.name.clone(),
         argv,
+        stdin: None,
         ends_with_client: false,
     };
     let done = collect(

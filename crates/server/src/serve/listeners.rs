@@ -1,5 +1,6 @@
 //! The sockets that the server listens on.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -25,6 +26,20 @@ pub(super) struct Listeners {
     pub(super) tcp: Option<TcpListener>,
     /// Removed at the end; `None` if systemd made the socket.
     pub(super) own: Option<OwnSocket>,
+}
+
+/// For the line that says where clients connect.
+impl fmt::Display for Listeners {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.own {
+            Some(own) => formatter.write_str(&escape(own.path.as_os_str().as_bytes()))?,
+            None => formatter.write_str("the socket of systemd")?,
+        }
+        match self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
+            Some(address) => write!(formatter, " and http://{address}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A socket that this process made. The lock is held as long as the process lives, so that a socket

@@ -104,6 +104,7 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         token: token.map(Arc::new),
         server,
     };
+    complain(&format!("listening on {listeners}"), None);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(connections::serve(listeners, front, stopped));
     watch_dog();

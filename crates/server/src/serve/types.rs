@@ -141,6 +141,9 @@ pub(super) struct StartCommand {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
+    /// Its standard input; by default it reads nothing. Not in the background.
+    #[serde(default)]
+    pub(super) stdin: Option<String>,
     /// Answer when the command has started; the sandbox keeps the end of its output.
     #[serde(default)]
     pub(super) background: bool,

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -31,28 +31,72 @@ fn rest(mut stream: &UnixStream) -> String {
 
 /// 10 seconds, all at once.
 #[test]
-fn a_client_that_sends_its_head_slowly_is_closed_and_holds_up_nobody() {
+fn clients_that_send_heads_and_documents_slowly_are_closed_and_hold_up_nobody() {
     let api = Api::new();
-    let started = Instant::now();
     let silent = connect(&api);
-    let mut slow = connect(&api);
-    slow.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n")
-        .expect("written");
+    let head = connect(&api);
+    let document = connect(&api);
     let mut idle = connect(&api);
     idle.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
         .expect("written");
-    while started.elapsed() < Duration::from_secs(2) {
-        slow.write_all(b"X: y\r\n").expect("written");
-        api.get("/health").expect(200);
-    }
-    for stream in [&silent, &slow, &idle] {
-        let answer = rest(stream);
+    let drip = |stream: &UnixStream, start: &str, drop: &'static [u8]| {
+        let mut stream = stream.try_clone().expect("duplicated");
+        stream.write_all(start.as_bytes()).expect("written");
+        std::thread::spawn(move || {
+            // Until the server closes.
+            while stream.write_all(drop).is_ok() {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        })
+    };
+    let get = "GET /health HTTP/1.1\r\nHost: r\r\n";
+    let post = "POST /v1/sandboxes HTTP/1.1\r\nHost: r\r\nContent-Length: 1000\r\n\r\n{";
+    let drips = [drip(&head, get, b"X: y\r\n"), drip(&document, post, b" ")];
+    api.get("/health").expect(200);
+    api.create("one");
+    let [silent, head, document, idle] = [silent, head, document, idle].map(|stream| {
+        let answer = rest(&stream);
+        // Closed by the server already.
+        let _closed = stream.shutdown(std::net::Shutdown::Both);
+        answer
+    });
+    for answer in [silent, head] {
         assert!(
-            !answer.starts_with("HTTP/1.1 2") || std::ptr::eq(stream, &idle),
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408"),
             "{answer}"
         );
     }
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(document.starts_with("HTTP/1.1 408"), "{document}");
+    assert!(idle.starts_with("HTTP/1.1 200"), "{idle}");
+    for drip in drips {
+        drip.join().expect("joined");
+    }
+    assert_eq!(api.host.list().len(), 1);
+}
+
+#[test]
+fn more_connections_than_allowed_wait_and_do_not_fail() {
+    let api = Api::new();
+    let mut held: Vec<UnixStream> = (0..256).map(|_| connect(&api)).collect();
+    // The first ones are accepted by now, since this one is answered or the last.
+    let mut last = held.pop().expect("one");
+    last.write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
+        .expect("written");
+    assert!(last.read(&mut [0; 1024]).expect("an answer") > 0);
+    let mut further = connect(&api);
+    further
+        .write_all(b"GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
+        .expect("written");
+    further
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .expect("set");
+    let early = further.read(&mut [0; 1024]);
+    assert!(early.is_err(), "{early:?}");
+    held.pop();
+    further
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("set");
+    assert!(further.read(&mut [0; 1024]).expect("an answer") > 0);
 }
 
 #[test]

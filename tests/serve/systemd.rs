@@ -1,35 +1,29 @@
 //! What the server and systemd tell each other.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::api::{Api, Server, serve};
 use crate::host::{Host, said};
 use support::invariants::eventually;
 
-/// The server with a passed socket, as `systemd-socket-activate` starts it: a shell puts the
-/// descriptor where sd_listen_fds(3) looks for it.
-fn activated(host: &Host, socket: &OwnedFd, flags: &[&str]) -> Command {
+/// The server with a passed socket: a shell puts it where sd_listen_fds(3) looks for it.
+fn activated(host: &Host, socket: impl Into<OwnedFd>, flags: &[&str]) -> Command {
     let serve = serve(host, flags);
-    let number = socket.as_raw_fd();
     let mut shell = Command::new("sh");
     shell
-        .arg("-c")
-        .arg(format!(
-            "exec 3<&{number} {number}<&-; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\""
-        ))
+        .args([
+            "-c",
+            "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"",
+        ])
         .arg(serve.get_program())
-        .args(serve.get_args());
+        .args(serve.get_args())
+        .stdin(Stdio::from(socket.into()));
     for (name, value) in serve.get_envs() {
         shell.env(name, value.unwrap_or_default());
     }
     shell
-}
-
-/// A copy that a child inherits, with a number of two digits at most, as shells know them.
-fn inherited(socket: &impl std::os::fd::AsFd) -> OwnedFd {
-    rustix::io::dup(socket).expect("duplicated")
 }
 
 #[test]
@@ -42,8 +36,7 @@ fn a_socket_that_systemd_passes_is_used_and_stays_and_states_are_told() {
     notify
         .set_read_timeout(Some(std::time::Duration::from_secs(30)))
         .expect("set");
-    let socket = inherited(&listener);
-    let child = activated(&host, &socket, &["--stop-timeout", "1s"])
+    let child = activated(&host, listener, &["--stop-timeout", "1s"])
         .env("NOTIFY_SOCKET", &told)
         .env("WATCHDOG_USEC", "200000")
         .spawn()
@@ -89,16 +82,12 @@ fn a_socket_that_systemd_passes_is_used_and_stays_and_states_are_told() {
 fn a_descriptor_that_is_no_unix_socket_is_refused() {
     let host = Host::new();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let refused = said(
-        activated(&host, &inherited(&tcp), &[])
-            .output()
-            .expect("started"),
-    );
+    let refused = said(activated(&host, tcp, &[]).output().expect("started"));
     assert_eq!(refused.code, 125, "{refused:?}");
     assert!(refused.stderr.contains("ListenStream="), "{refused:?}");
     let unix = UnixListener::bind(host.ground.path("s")).expect("bound");
     let refused = said(
-        activated(&host, &inherited(&unix), &["--socket", "/tmp/x"])
+        activated(&host, unix, &["--socket", "/tmp/x"])
             .output()
             .expect("started"),
     );

@@ -23,7 +23,7 @@ const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 pub(super) const STALL: Duration = Duration::from_secs(30);
 
 /// All of a document has to arrive in this time.
-const DOCUMENT_TIME: Duration = Duration::from_secs(30);
+const DOCUMENT_TIME: Duration = Duration::from_secs(10);
 
 /// An answer with a document.
 pub(super) fn json(status: StatusCode, document: &impl Serialize) -> Response {

@@ -19,6 +19,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::program::complain;
+
 use super::access::{Access, Token, check_host, check_origin, check_peer, check_token};
 use super::body::STALL;
 use super::error::ApiError;
@@ -70,8 +72,11 @@ async fn serve_unix(listener: UnixListener, front: Front, stopped: watch::Receiv
         let peer = stream.peer_cred()?;
         Ok(match check_peer(peer) {
             Ok(()) => Some((stream, Entrance::Unix)),
-            Err(_stranger) => {
-                front.server.metrics.refused(Refused::Peer);
+            Err(stranger) => {
+                if front.server.metrics.refused(Refused::Peer) {
+                    let message = format!("warning: refused {stranger}");
+                    complain(&message, Some("/metrics counts further ones"));
+                }
                 None
             }
         })
@@ -123,7 +128,7 @@ async fn accept_all<Stream, Accepting>(
             Ok(None) => (),
             Err(error) => {
                 let message = format!("warning: a connection was not accepted: {error}");
-                crate::program::complain(&message, None);
+                complain(&message, None);
                 tokio::time::sleep(NO_DESCRIPTORS).await;
             }
         }

@@ -49,9 +49,12 @@ impl Metrics {
         *requests.entry((method, path, status)).or_default() += 1;
     }
 
-    pub(super) fn refused(&self, why: Refused) {
+    /// Returns whether it is the first one: only that is worth a line.
+    pub(super) fn refused(&self, why: Refused) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        *refused.entry(why).or_default() += 1;
+        let count = refused.entry(why).or_default();
+        *count += 1;
+        *count == 1
     }
 
     pub(super) fn render(&self, gauges: Gauges) -> String {

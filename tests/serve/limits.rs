@@ -192,6 +192,37 @@ fn calls_beyond_the_limit_are_refused_and_health_is_not() {
     });
 }
 
+/// Otherwise a client could leave any number of processes and pipes to the server.
+#[test]
+fn a_command_whose_client_has_left_counts_until_its_end() {
+    let api = Api::with(&["--max-calls", "1"]);
+    api.create("one");
+    let body = json!({ "argv": ["sleep", "1000"] }).to_string();
+    let mut curl = api.curl(&["-d", &body, &url("/v1/sandboxes/one/commands")]);
+    let mut client = curl
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    eventually("it runs", || {
+        api.host.list()[0]["commands"]
+            .as_array()
+            .is_some_and(|list| list.len() == 1)
+    });
+    client.kill().expect("killed");
+    client.wait().expect("waited");
+    for _ in 0..20 {
+        assert_eq!(
+            api.get("/v1/sandboxes").expect(503).code(),
+            "too_many_calls"
+        );
+    }
+    assert_eq!(api.host.shell("one", "pkill sleep").code, 0);
+    eventually("there is a place again", || {
+        api.get("/v1/sandboxes").status == 200
+    });
+}
+
 #[test]
 fn a_stop_lets_calls_end_for_a_bounded_time() {
     for (ends, timeout) in [(true, "20s"), (false, "200ms")] {

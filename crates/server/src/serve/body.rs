@@ -10,10 +10,11 @@ use axum::response::Response;
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::error::ApiError;
+use super::server::Place;
 use spec::path::escape;
 
 /// Most bytes of a document that a client sends.
@@ -197,7 +198,7 @@ impl HttpBody for SentBody {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) body: Body,
-    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _place: Place,
 }
 
 impl HttpBody for Held {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
+use super::server::place;
 use super::types::Command as CommandRecord;
 use super::verbs::{Verbs, not_executed, refusal, signal};
 use spec::sandboxes::{SandboxName, shown_words};
@@ -70,6 +71,7 @@ pub(super) fn start(
         });
     }
     let (sender, receiver) = mpsc::channel(4);
+    let place = place();
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
         let ended = match pump(child, wanted.ends_with_client, &mut client).await {
@@ -77,6 +79,7 @@ pub(super) fn start(
             Err(error) => Err(error),
         };
         client.send(Piece::Ended(ended)).await;
+        drop(place);
     });
     Ok(receiver)
 }

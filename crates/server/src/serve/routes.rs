@@ -15,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::body::{Held, json, set_type};
 use super::error::ApiError;
 use super::metrics::{Gauges, Refused};
-use super::server::Shared;
+use super::server::{PLACE, Shared};
 use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
     Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
@@ -376,35 +376,33 @@ async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Re
     // The names of the table: a request cannot add one.
     let route = routes_by_name(request.method(), path.as_deref());
     let is_free = path.as_deref().is_none_or(|path| !path.starts_with("/v1/"));
-    let place = match is_free {
-        true => None,
-        false => match Arc::clone(&server.calls).try_acquire_owned() {
-            Ok(place) => Some(place),
-            Err(_none) => {
-                server.metrics.refused(Refused::Busy);
-                let message = format!(
-                    "{} calls are in progress, which --max-calls allows",
-                    server.max_calls
-                );
-                let error =
-                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_calls", message);
-                return error.retry_after_s(1).into_response();
-            }
-        },
+    if is_free {
+        let response = next.run(request).await;
+        server
+            .metrics
+            .answered(route.0, route.1, response.status().as_u16());
+        return response;
+    }
+    let Ok(place) = Arc::clone(&server.calls).try_acquire_owned() else {
+        server.metrics.refused(Refused::Busy);
+        let message = format!(
+            "{} calls are in progress, which --max-calls allows",
+            server.max_calls
+        );
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_calls", message);
+        return error.retry_after_s(1).into_response();
     };
-    let response = next.run(request).await;
+    let place = Arc::new(place);
+    let response = PLACE.scope(Arc::clone(&place), next.run(request)).await;
     server
         .metrics
         .answered(route.0, route.1, response.status().as_u16());
-    match place {
-        Some(place) => response.map(|body| {
-            Body::new(Held {
-                body,
-                _place: place,
-            })
-        }),
-        None => response,
-    }
+    response.map(|body| {
+        Body::new(Held {
+            body,
+            _place: place,
+        })
+    })
 }
 
 fn routes_by_name(method: &Method, path: Option<&str>) -> (&'static str, &'static str) {

@@ -27,9 +27,9 @@ const RETRY_AFTER_S: u32 = 10;
 
 /// The number of sandboxes that are being created, while one of them is.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct Admission(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Drop for Place {
 
 impl Server {
     /// Refuses one more sandbox if there are enough.
-    async fn admit(&self) -> Result<Place, ApiError> {
+    async fn admit(&self) -> Result<Admission, ApiError> {
         // One call after the other: of two, one would not see the other's sandbox.
         let _turn = self.admission.lock().await;
         let count = self.verbs.list().await?.sandboxes.len();
@@ -52,7 +52,7 @@ impl Server {
             return Err(error.retry_after_s(RETRY_AFTER_S));
         }
         self.creating.fetch_add(1, Ordering::Relaxed);
-        Ok(Place(Arc::clone(&self.creating)))
+        Ok(Admission(Arc::clone(&self.creating)))
     }
 
     /// The sandbox, named as the client names it.
@@ -153,12 +153,12 @@ pub(super) async fn create(
     );
     command.push(format!("--idle-timeout={}ms", server.idle_timeout.as_millis()).into());
     command.extend(flags.into_iter().map(OsString::from));
-    let place = server.admit().await?;
+    let admission = server.admit().await?;
     let verbs = server.verbs.clone();
     // A client that goes meanwhile does not give the place back.
     let created = tokio::spawn(async move {
         let printed = verbs.run(command).await;
-        drop(place);
+        drop(admission);
         printed
     });
     let printed = created

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::access::Access;
 use super::error::ApiError;
@@ -18,6 +18,20 @@ use super::templates::Templates;
 use super::verbs::Verbs;
 use super::workspace::Workspace;
 use spec::sandboxes::SandboxName;
+
+/// A place among the calls, until all that has to do with the call has ended.
+pub(super) type Place = Arc<OwnedSemaphorePermit>;
+
+tokio::task_local! {
+    /// That of the call which runs in this task.
+    pub(super) static PLACE: Place;
+}
+
+/// The place of the call, for a task that goes on if the client leaves: a client that starts something and
+/// leaves cannot start more than calls are allowed.
+pub(super) fn place() -> Option<Place> {
+    PLACE.try_with(Arc::clone).ok()
+}
 
 /// What all calls share.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use super::error::ApiError;
+use super::server::place;
 use super::types::SandboxList;
 use crate::program::Program;
 
@@ -69,9 +70,10 @@ impl Verbs {
     pub(super) async fn run(&self, words: Vec<OsString>) -> Result<Printed, ApiError> {
         let command = self.command(words);
         let (never, end) = oneshot::channel();
+        let place = place();
         let task = async move {
             let done = finish(command, end).await;
-            drop(never);
+            drop((never, place));
             done
         };
         // A task, since dropping the future of a call must not kill what it has begun.
@@ -93,7 +95,12 @@ impl Verbs {
         watch: impl Future<Output = ()>,
     ) -> Result<Option<Printed>, ApiError> {
         let (ended, end) = oneshot::channel();
-        let task = tokio::spawn(finish(self.command(words), end));
+        let (command, place) = (self.command(words), place());
+        let task = tokio::spawn(async move {
+            let done = finish(command, end).await;
+            drop(place);
+            done
+        });
         let lost = |error| ApiError::failed(format!("the call was not finished: {error}"));
         tokio::pin!(task);
         tokio::select! {

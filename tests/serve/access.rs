@@ -185,6 +185,13 @@ fn clients_with_the_token_get_templates_alone_and_their_own_sandboxes() {
     let unnamed = rest(&json!({ "template": "small" })).expect(201).json();
     rest(&json!({ "template": "small", "name": "one" })).expect(201);
 
+    // A snapshot is no way to more.
+    let restore =
+        |query: &str| tcp.with_token(&["--data-binary", "x"], &format!("/v1/restore{query}"));
+    assert_eq!(restore("").expect(403).code(), "template_needed");
+    assert_eq!(restore("?template=other").expect(403).code(), "no_template");
+    assert_eq!(restore("?template=small&name=new").status, 422);
+
     // What the operator has created with more rights is not there for them, nor by another name.
     tcp.api.create("one");
     tcp.api.create("mine");

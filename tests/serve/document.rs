@@ -168,6 +168,37 @@ fn every_route_answers_as_the_document_says() {
     checked
         .call("GET", &at("/commands/{id}/logs"), "?follow=true")
         .expect(200);
+    call_files(&mut checked);
+    if support::has_cgroup() {
+        checked.call("POST", &at("/pause"), "").expect(204);
+        checked.call("POST", &at("/resume"), "").expect(204);
+    }
+    let snapshot = checked.call("GET", &at("/snapshot"), "").expect(200);
+    let restored = checked
+        .api
+        .send("POST", "/v1/restore?name=two", &[], &snapshot.body);
+    checked.check("POST", "/v1/restore", restored).expect(201);
+    checked.call("DELETE", SANDBOX, "?force=true").expect(204);
+    checked.call("GET", SANDBOX, "").expect(404);
+    let needs_cgroup = |route: &str| {
+        !support::has_cgroup() && (route.ends_with("/pause") || route.ends_with("/resume"))
+    };
+    let paths = checked.document["paths"].as_object().expect("paths");
+    for (route, methods) in paths {
+        for (method, operation) in methods.as_object().expect("methods") {
+            for status in operation["responses"].as_object().expect("answers").keys() {
+                let status = status.parse().unwrap_or(0);
+                let key = (method.to_ascii_uppercase(), route.clone(), status);
+                let is_seen = status == 0 || checked.seen.contains(&key) || needs_cgroup(route);
+                assert!(is_seen, "the test got no {key:?}");
+            }
+        }
+    }
+}
+
+/// All calls about files.
+fn call_files(checked: &mut Checked) {
+    let at = |rest: &str| format!("{SANDBOX}{rest}");
     let written = checked
         .api
         .send("PUT", "/v1/sandboxes/one/files?path=/scratch/a", &[], b"x");
@@ -191,26 +222,6 @@ fn every_route_answers_as_the_document_says() {
     checked
         .call("GET", &at("/files"), "?path=/scratch/b")
         .expect(404);
-    if support::has_cgroup() {
-        checked.call("POST", &at("/pause"), "").expect(204);
-        checked.call("POST", &at("/resume"), "").expect(204);
-    }
-    checked.call("DELETE", SANDBOX, "?force=true").expect(204);
-    checked.call("GET", SANDBOX, "").expect(404);
-    let needs_cgroup = |route: &str| {
-        !support::has_cgroup() && (route.ends_with("/pause") || route.ends_with("/resume"))
-    };
-    let paths = checked.document["paths"].as_object().expect("paths");
-    for (route, methods) in paths {
-        for (method, operation) in methods.as_object().expect("methods") {
-            for status in operation["responses"].as_object().expect("answers").keys() {
-                let status = status.parse().unwrap_or(0);
-                let key = (method.to_ascii_uppercase(), route.clone(), status);
-                let is_seen = status == 0 || checked.seen.contains(&key) || needs_cgroup(route);
-                assert!(is_seen, "the test got no {key:?}");
-            }
-        }
-    }
 }
 
 /// A label that a client chose could fill the memory of a monitor.

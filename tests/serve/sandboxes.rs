@@ -198,3 +198,52 @@ fn a_sandbox_that_no_client_uses_ends() {
     support::invariants::eventually("it ended", || api.get("/v1/sandboxes/one").status == 404);
     api.get("/v1/sandboxes/two").expect(200);
 }
+
+#[test]
+fn a_snapshot_is_restored_in_a_new_sandbox() {
+    let api = Api::with(&["--max-file", "1m"]);
+    api.create("one");
+    api.shell("echo kept > /scratch/file; ln -s /etc/passwd /scratch/link");
+    let snapshot = api.get("/v1/sandboxes/one/snapshot").expect(200);
+    assert!(snapshot.head.contains("content-type: application/x-tar"));
+    let restore =
+        |query: &str, body: &[u8]| api.send("POST", &format!("/v1/restore?{query}"), &[], body);
+    restore("name=two", &snapshot.body).expect(201);
+    let found = api
+        .host
+        .shell("two", "cat /scratch/file; readlink /scratch/link");
+    assert_eq!(found.stdout, "kept\n/etc/passwd\n");
+    assert_eq!(
+        restore("name=two", &snapshot.body).expect(409).code(),
+        "sandbox_exists"
+    );
+    assert_eq!(
+        restore("name=-f", &snapshot.body).expect(400).code(),
+        "sandbox_name"
+    );
+    assert_eq!(
+        restore("template=x", &snapshot.body).expect(403).code(),
+        "no_template"
+    );
+    assert_eq!(
+        restore("flags=-m", &snapshot.body).expect(400).code(),
+        "query"
+    );
+    assert_eq!(
+        restore("name=three", &vec![0; 2 << 20]).expect(413).code(),
+        "too_large"
+    );
+    let nonsense = restore("name=three", b"nonsense");
+    assert_eq!(nonsense.status, 422, "{}", nonsense.text());
+    api.shell("head -c 3000000 /dev/urandom > /scratch/large");
+    assert_eq!(
+        api.get("/v1/sandboxes/one/snapshot").expect(413).code(),
+        "too_large"
+    );
+    assert_eq!(
+        api.get("/v1/sandboxes/none/snapshot").expect(404).code(),
+        "no_sandbox"
+    );
+    assert_eq!(api.host.list().len(), 2);
+    assert_eq!(api.host.list()[0]["is_paused"], false);
+}

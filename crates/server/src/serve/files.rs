@@ -7,11 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Bytes;
 use rustix::fs::OFlags;
+use tempfile::TempDir;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -43,12 +45,35 @@ pub(super) async fn read(
     let mut command = words(["cp", "-L", "--"]);
     command.extend([OsString::from_vec(source), copy.clone().into_os_string()]);
     copy_out(&server, command, directory.path()).await?;
+    answer(&server, &copy, directory, "application/octet-stream").await
+}
+
+/// The files that belong to a sandbox alone, as a tar.
+pub(super) async fn snapshot(
+    State(server): State<Shared>,
+    at: InSandbox,
+) -> Result<Response, ApiError> {
+    let directory = server.workspace.make()?;
+    let tar = directory.path().join("snapshot.tar");
+    let mut command = words(["snapshot", "--", at.name.as_str()]);
+    command.push(tar.clone().into_os_string());
+    copy_out(&server, command, directory.path()).await?;
+    answer(&server, &tar, directory, "application/x-tar").await
+}
+
+/// Sends a file in `directory`, which is removed then.
+async fn answer(
+    server: &Server,
+    path: &Path,
+    directory: TempDir,
+    content_type: &'static str,
+) -> Result<Response, ApiError> {
     // What was copied may be a link, a directory or a pipe: only a file is opened and read.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags)
-        .open(&copy)
+        .open(path)
         .await;
     let not_a_file = || {
         ApiError::new(
@@ -63,11 +88,11 @@ pub(super) async fn read(
         return Err(not_a_file());
     }
     if metadata.len() > server.max_file {
-        return Err(too_large(&server));
+        return Err(too_large(server));
     }
     let (sender, body) = channel();
     let mut response = Response::new(body);
-    set_type(&mut response, "application/octet-stream");
+    set_type(&mut response, content_type);
     response
         .headers_mut()
         .insert(header::CONTENT_LENGTH, metadata.len().into());
@@ -78,7 +103,7 @@ pub(super) async fn read(
     Ok(response)
 }
 
-/// Runs `cp`, and ends it when the copy is larger than a file may be.
+/// Runs `cp` or `snapshot`, and ends it when the copy is larger than a file may be.
 async fn copy_out(
     server: &Server,
     command: Vec<OsString>,
@@ -182,21 +207,7 @@ pub(super) async fn write(
     let tree = directory.path().join("tree");
     tokio::fs::create_dir(&tree).await.map_err(host_failed)?;
     let copy = tree.join(std::ffi::OsStr::from_bytes(name));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&copy)
-        .await
-        .map_err(host_failed)?;
-    let mut pieces = Pieces::new(request.into_body(), server.max_file)?;
-    while let Some(piece) = pieces.next().await? {
-        file.write_all(&piece).await.map_err(host_failed)?;
-    }
-    file.set_permissions(Permissions::from_mode(mode))
-        .await
-        .map_err(host_failed)?;
-    file.flush().await.map_err(host_failed)?;
-    drop(file);
+    receive(request.into_body(), &copy, mode, server.max_file).await?;
     // What is in the directory, and not the file: a directory that has the name of the file stays.
     let mut destination = at.name.as_str().as_bytes().to_vec();
     destination.push(b':');
@@ -209,4 +220,30 @@ pub(super) async fn write(
     let copied = server.verbs.run(command).await;
     copied.map_err(ApiError::or_no_file)?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Writes the body of a request to a new file.
+///
+/// # Errors
+/// The body is too large or does not arrive, or the host has no space.
+pub(super) async fn receive(
+    body: Body,
+    path: &Path,
+    mode: u32,
+    bytes_max: u64,
+) -> Result<(), ApiError> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .await
+        .map_err(host_failed)?;
+    let mut pieces = Pieces::new(body, bytes_max)?;
+    while let Some(piece) = pieces.next().await? {
+        file.write_all(&piece).await.map_err(host_failed)?;
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+        .await
+        .map_err(host_failed)?;
+    file.flush().await.map_err(host_failed)
 }

@@ -52,6 +52,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
             "description": parameter.description,
             "schema": match parameter.kind {
                 ParameterKind::Path => json!({ "type": "string", "pattern": "^/", "maxLength": 4095 }),
+                ParameterKind::Text => json!({ "type": "string" }),
                 ParameterKind::Switch => json!({ "type": "boolean" }),
                 ParameterKind::Mode => json!({ "type": "string", "pattern": "^0?[0-7]{1,3}$" }),
             },
@@ -97,6 +98,7 @@ fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value
             Some(json!({ "application/json": { "schema": schema(generator) } }))
         }
         Content::Bytes => Some(json!({ "application/octet-stream": {} })),
+        Content::Tar => Some(json!({ "application/x-tar": {} })),
         Content::Text => Some(json!({ "text/plain": { "schema": { "type": "string" } } })),
         Content::Events => {
             let event = generator.subschema_for::<StreamEvent>();

@@ -48,6 +48,18 @@ impl Query {
         found.map(|(_, value)| &**value)
     }
 
+    /// Text that is UTF-8.
+    ///
+    /// # Errors
+    /// 400: it is not.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, ApiError> {
+        let text = self
+            .get(name)
+            .map(|value| String::from_utf8(value.to_vec()));
+        text.transpose()
+            .map_err(|_bytes| ApiError::bad_request("query", format!("`{name}` is not UTF-8")))
+    }
+
     /// `NAME=true`; false without it.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ pub(super) enum Content {
     Nothing,
     Json(fn(&mut SchemaGenerator) -> Schema),
     Bytes,
+    Tar,
     Text,
     /// Events, as lines of JSON or as server-sent events.
     Events,
@@ -50,6 +51,15 @@ pub(super) enum ParameterKind {
     Switch,
     /// Permission bits.
     Mode,
+    Text,
+}
+
+const fn text(name: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        name,
+        kind: ParameterKind::Text,
+        description,
+    }
 }
 
 const fn path_parameter(name: &'static str) -> Parameter {
@@ -148,6 +158,7 @@ const PATH: Parameter = path_parameter("path");
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = server_routes();
     routes.extend(sandbox_routes());
+    routes.extend(snapshot_routes());
     routes.extend(command_routes());
     routes.extend(file_routes());
     routes
@@ -240,6 +251,33 @@ fn sandbox_routes() -> Vec<Route> {
             sandboxes::resume,
         )
         .answers(StatusCode::NO_CONTENT, Nothing),
+    ]
+}
+
+fn snapshot_routes() -> Vec<Route> {
+    use Content::Bytes;
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/sandboxes/{name}/snapshot",
+            "getSnapshot",
+            "The files that belong to the sandbox alone, as a tar; it is paused meanwhile.",
+            files::snapshot,
+        )
+        .answers(StatusCode::OK, Content::Tar),
+        Route::new(
+            Method::POST,
+            "/v1/restore",
+            "restoreSandbox",
+            "Create a sandbox with the files of a snapshot.",
+            sandboxes::restore,
+        )
+        .query(vec![
+            text("name", "Its name; by default one that is not in use."),
+            text("template", "The name of a template. Needed over TCP."),
+        ])
+        .takes(Bytes)
+        .answers(StatusCode::CREATED, document::<Sandbox>()),
     ]
 }
 

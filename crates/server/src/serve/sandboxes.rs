@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,9 +14,10 @@ use axum::response::{IntoResponse as _, Response};
 use super::access::Access;
 use super::body::{json, read_json};
 use super::error::ApiError;
+use super::files::receive;
 use super::metrics::Refused;
 use super::query::Query;
-use super::server::{InSandbox, Server, Shared};
+use super::server::{InSandbox, Server, Shared, place};
 use super::templates::check_flags;
 use super::types::{CreateSandbox, Sandbox, SandboxList};
 use super::verbs::words;
@@ -139,13 +141,44 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let wanted: CreateSandbox = read_json(request.into_body()).await?;
+    start(&server, access, &wanted, "create", None).await
+}
+
+/// The body is a snapshot; the query says what [`CreateSandbox`] says.
+pub(super) async fn restore(
+    State(server): State<Shared>,
+    Extension(access): Extension<Access>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = Query::parse(request.uri().query(), &["name", "template"])?;
+    let wanted = CreateSandbox {
+        name: query.text("name")?,
+        template: query.text("template")?,
+        flags: Vec::new(),
+    };
+    // Refused before it is sent.
+    server.flags_for(access, &wanted)?;
+    let directory = server.workspace.make()?;
+    let file = directory.path().join("snapshot.tar");
+    receive(request.into_body(), &file, 0o600, server.max_file).await?;
+    start(&server, access, &wanted, "restore", Some(file)).await
+}
+
+/// Starts a sandbox by `runner sandbox VERB`, of a snapshot if there is one.
+async fn start(
+    server: &Shared,
+    access: Access,
+    wanted: &CreateSandbox,
+    verb: &'static str,
+    snapshot: Option<PathBuf>,
+) -> Result<Response, ApiError> {
     let name = match (&wanted.name, access) {
         (Some(name), _) => Some(access.sandbox(name)?),
         (None, Access::Owner) => None,
         (None, Access::Templates) => Some(access.sandbox(&random_name()?)?),
     };
-    let flags = server.flags_for(access, &wanted)?;
-    let mut command = words(["create"]);
+    let flags = server.flags_for(access, wanted)?;
+    let mut command = words([verb]);
     // Before the flags of the client, which may end with one that takes a value.
     command.extend(
         name.iter()
@@ -153,15 +186,18 @@ pub(super) async fn create(
     );
     command.push(format!("--idle-timeout={}ms", server.idle_timeout.as_millis()).into());
     command.extend(flags.into_iter().map(OsString::from));
+    if let Some(snapshot) = snapshot {
+        command.extend(["--".into(), snapshot.into_os_string()]);
+    }
     let admission = server.admit().await?;
-    let verbs = server.verbs.clone();
-    // A client that goes meanwhile does not give the place back.
-    let created = tokio::spawn(async move {
+    let (verbs, place) = (server.verbs.clone(), place());
+    // A client that goes meanwhile does not give the places back.
+    let started = tokio::spawn(async move {
         let printed = verbs.run(command).await;
-        drop(admission);
+        drop((admission, place));
         printed
     });
-    let printed = created
+    let printed = started
         .await
         .map_err(|error| ApiError::failed(format!("the call was not finished: {error}")))??;
     let printed = String::from_utf8_lossy(&printed.stdout);
@@ -172,7 +208,7 @@ pub(super) async fn create(
     let Some(found) = found else {
         let printed = escape(printed.as_bytes());
         return Err(ApiError::failed(format!(
-            "`runner sandbox create` printed `{printed}` instead of a name"
+            "`runner sandbox {verb}` printed `{printed}` instead of a name"
         )));
     };
     let sandbox = server.sandbox(access, &found).await?;

@@ -168,7 +168,7 @@ fn a_name_is_any_bytes() {
     api.call("DELETE", &at("/scratch/%ff")).expect(204);
 }
 
-/// F: a path of a call names a file of the sandbox, and never one of the host.
+/// A path of a call names a file of the sandbox, and never one of the host.
 #[test]
 fn paths_and_links_do_not_lead_to_the_host() {
     let api = one();

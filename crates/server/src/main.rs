@@ -5,6 +5,20 @@
 //! `runner`, which lies beside it, as the same user.
 #![forbid(unsafe_code)]
 
+mod mcp;
 mod program;
 
-fn main() {}
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match words.split_first() {
+        Some((verb, words)) if verb == "mcp" => mcp::run(words),
+        _ => {
+            let message = "refused: `runner-server` is no program for a command line (usage)";
+            program::complain(message, Some("`runner mcp` and `runner serve` execute it"));
+            ExitCode::from(program::FAILED)
+        }
+    }
+}

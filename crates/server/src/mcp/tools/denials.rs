@@ -1,0 +1,171 @@
+//! `explain_denial`: `runner why` with the flags of the server.
+
+use std::ffi::OsString;
+
+use rmcp::model::CallToolResult;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Context;
+use crate::mcp::answer::{Answer, Refusal};
+use crate::mcp::call::Call;
+use crate::mcp::handler::Server;
+use crate::mcp::text::Part;
+
+/// Most bytes of an answer of `runner why`.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct Arguments {
+    /// Ask about this path, as a command in the sandbox names it
+    path: Option<String>,
+    /// What is done with `path` [default: read]
+    operation: Option<Operation>,
+    /// Ask about connections to this host: HOST or HOST:PORT
+    host: Option<String>,
+    /// Ask about the system call of this name
+    syscall: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    Read,
+    Write,
+    Exec,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(in crate::mcp) struct Document {
+    /// The rule that decides; null: nothing was asked
+    answer: Option<Rule>,
+    /// How the sandbox ended, and what it was denied; null: it is there
+    ended: Option<String>,
+}
+
+/// What `runner why --json` answers.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+struct Rule {
+    /// The question
+    asked: String,
+    /// allowed, denied, or depends: on arguments of a system call, or on what only a run can tell
+    verdict: String,
+    /// The error that a command gets; null: none, or not always the same
+    errno: Option<String>,
+    /// What is there
+    found: String,
+    /// The rule
+    rule: String,
+    /// Where the rule comes from: a flag, a key of a manifest, `host-policy`, `default` or `fixed`
+    decided_by: String,
+    /// What the operator of this server can change; null: nothing
+    change: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Why {
+    answer: Option<Rule>,
+    error: Option<WhyError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WhyError {
+    message: String,
+}
+
+impl Arguments {
+    /// The flags of the question; `None`: nothing is asked.
+    fn question(&self) -> Result<Option<Vec<OsString>>, Refusal> {
+        let path = self.path.as_ref().map(|path| ("path", path));
+        let host = self.host.as_ref().map(|host| ("host", host));
+        let syscall = self.syscall.as_ref().map(|syscall| ("syscall", syscall));
+        let mut asked = [path, host, syscall].into_iter().flatten();
+        let (first, second) = (asked.next(), asked.next());
+        if second.is_some() || self.operation.is_some() && path.is_none() {
+            return Err(Refusal(
+                "expected one of `path` (with `operation`), `host` and `syscall`".to_owned(),
+            ));
+        }
+        let Some((name, value)) = first else {
+            return Ok(None);
+        };
+        let mut flags = vec![format!("--{name}={value}").into()];
+        flags.extend(self.operation.map(|operation| {
+            let word = match operation {
+                Operation::Read => "--op=read",
+                Operation::Write => "--op=write",
+                Operation::Exec => "--op=exec",
+            };
+            OsString::from(word)
+        }));
+        Ok(Some(flags))
+    }
+}
+
+pub(super) async fn call(
+    server: &Server,
+    arguments: Arguments,
+    context: &Context,
+) -> Result<CallToolResult, Refusal> {
+    let Some(question) = arguments.question()? else {
+        return explain_end(server).await;
+    };
+    let mut words = vec!["why".into()];
+    words.extend(server.sandbox().flags.of_run());
+    // The last one counts: the report of the sandbox is another file.
+    words.extend(["-q".into(), "--json".into()]);
+    words.extend(question);
+    let mut call = Call::new(words);
+    call.part = Part::Start(ANSWER_BYTES_MAX);
+    let ended = server.execute(call, context).await?;
+    let why: Result<Why, _> = serde_json::from_slice(&ended.stdout.into_start());
+    let Ok(why) = why else {
+        return Err(Refusal(ended.stderr.show().text));
+    };
+    let Some(rule) = why.answer else {
+        let message = why.error.map(|error| error.message);
+        return Err(Refusal(message.unwrap_or_else(|| "no answer".to_owned())));
+    };
+    let errno = rule.errno.iter().map(|errno| format!(", {errno}"));
+    let mut summary = format!("{}: {}", rule.asked, rule.verdict);
+    summary.extend(errno);
+    summary += &format!("\nfound: {}", rule.found);
+    summary += &format!("\nrule: {} ({})", rule.rule, rule.decided_by);
+    if let Some(change) = &rule.change {
+        summary += &format!("\nthe operator can change it: {change}");
+    }
+    let answer = Answer {
+        summary,
+        texts: Vec::new(),
+        notes: Vec::new(),
+        document: Document {
+            answer: Some(rule),
+            ended: None,
+        },
+        is_error: false,
+    };
+    answer.into_result()
+}
+
+async fn explain_end(server: &Server) -> Result<CallToolResult, Refusal> {
+    if !server.sandbox().has_ended().await {
+        return Err(Refusal(
+            "the sandbox is there, and tells what it was denied at its end only; ask about a `path`, a \
+             `host` or a `syscall`"
+                .to_owned(),
+        ));
+    }
+    let ended = server.sandbox().explain_end().await?;
+    let answer = Answer {
+        summary: ended.clone(),
+        texts: Vec::new(),
+        notes: Vec::new(),
+        document: Document {
+            answer: None,
+            ended: Some(ended),
+        },
+        is_error: false,
+    };
+    answer.into_result()
+}

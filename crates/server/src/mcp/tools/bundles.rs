@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use super::Context;
+use super::denials::read_answer;
 use super::execute::{FOREGROUND_S, Streams};
 use crate::mcp::answer::{Answer, Refusal};
 use crate::mcp::call::Call;
@@ -19,8 +20,6 @@ use crate::mcp::flags::Flags;
 use crate::mcp::handler::Server;
 use crate::program::Program;
 
-/// Exit code of `runner why`: the path cannot be written.
-const DENIED: i32 = 1;
 /// The variable of `--timeout`, which a flag would outweigh.
 const TIMEOUT_VARIABLE: &str = "RUNNER_OPT_TIMEOUT";
 
@@ -113,21 +112,15 @@ async fn refuse_writable(program: &Program, flags: &Flags, path: &Path) -> Resul
     command.arg("why").args(flags.of_run());
     command.args(["-q", "--json", "--op=write"]).arg(question);
     let answered = command.stdin(Stdio::null()).output().await;
+    let answer = answered
+        .map_err(|error| error.to_string())
+        .and_then(|output| read_answer(&output.stdout, &String::from_utf8_lossy(&output.stderr)));
     let path = path.to_owned();
-    match answered {
-        Err(error) => Err(BundleError::Unknown {
-            path,
-            reason: error.to_string(),
-        }),
-        Ok(output) => match output.status.code() {
-            Some(DENIED) => Ok(()),
-            Some(0 | 2) => Err(BundleError::Writable { path }),
-            _ => {
-                let reason = String::from_utf8_lossy(&output.stderr);
-                let reason = reason.trim_end().to_owned();
-                Err(BundleError::Unknown { path, reason })
-            }
-        },
+    match answer {
+        Err(reason) => Err(BundleError::Unknown { path, reason }),
+        // A private directory of the sandbox has the same name, and is another one.
+        Ok(rule) if rule.verdict == "denied" || rule.state == "private" => Ok(()),
+        Ok(_) => Err(BundleError::Writable { path }),
     }
 }
 

@@ -46,14 +46,16 @@ pub(in crate::mcp) struct Document {
 
 /// What `runner why --json` answers.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-struct Rule {
+pub(super) struct Rule {
     /// The question
     asked: String,
     /// allowed, denied, or depends: on arguments of a system call, or on what only a run can tell
-    verdict: String,
+    pub(super) verdict: String,
     /// The error that a command gets; null: none, or not always the same
     errno: Option<String>,
-    /// What is there
+    /// What is there, as a word of `runner schema why`
+    pub(super) state: String,
+    /// The same in words
     found: String,
     /// The rule
     rule: String,
@@ -119,14 +121,8 @@ pub(super) async fn call(
     let mut call = Call::new(words);
     call.part = Part::Start(ANSWER_BYTES_MAX);
     let ended = server.execute(call, context).await?;
-    let why: Result<Why, _> = serde_json::from_slice(&ended.stdout.into_start());
-    let Ok(why) = why else {
-        return Err(Refusal(ended.stderr.show().text));
-    };
-    let Some(rule) = why.answer else {
-        let message = why.error.map(|error| error.message);
-        return Err(Refusal(message.unwrap_or_else(|| "no answer".to_owned())));
-    };
+    let said = ended.stderr.show().text;
+    let rule = read_answer(&ended.stdout.into_start(), &said).map_err(Refusal)?;
     let errno = rule.errno.iter().map(|errno| format!(", {errno}"));
     let mut summary = format!("{}: {}", rule.asked, rule.verdict);
     summary.extend(errno);
@@ -146,6 +142,17 @@ pub(super) async fn call(
         is_error: false,
     };
     answer.into_result()
+}
+
+/// Reads what `runner why --json` wrote to its standard output and error.
+///
+/// # Errors
+/// Why there is no answer.
+pub(super) fn read_answer(stdout: &[u8], stderr: &str) -> Result<Rule, String> {
+    let said = || stderr.trim_end().to_owned();
+    let why: Why = serde_json::from_slice(stdout).map_err(|_error| said())?;
+    let message = || why.error.map_or_else(said, |error| error.message);
+    why.answer.ok_or_else(message)
 }
 
 async fn explain_end(server: &Server) -> Result<CallToolResult, Refusal> {

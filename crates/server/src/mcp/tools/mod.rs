@@ -6,6 +6,8 @@ mod execute;
 mod files;
 mod processes;
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use rmcp::service::RequestContext;
@@ -105,6 +107,30 @@ impl ToolName {
 }
 
 pub(super) fn describe(tool: ToolName) -> Tool {
+    let mut described = with_schemas(tool);
+    described.input_schema = without_formats(&described.input_schema);
+    described.output_schema = described.output_schema.as_deref().map(without_formats);
+    described
+}
+
+/// `uint64` and its like are formats of OpenAPI, of which clients that validate complain.
+fn without_formats(schema: &JsonObject) -> Arc<JsonObject> {
+    fn remove(value: &mut Value) {
+        match value {
+            Value::Object(object) => {
+                object.remove("format");
+                object.values_mut().for_each(remove);
+            }
+            Value::Array(values) => values.iter_mut().for_each(remove),
+            _ => (),
+        }
+    }
+    let mut schema = schema.clone();
+    schema.values_mut().for_each(remove);
+    Arc::new(schema)
+}
+
+fn with_schemas(tool: ToolName) -> Tool {
     let described = Tool::new(tool.as_str(), tool.description(), JsonObject::new());
     let described = described.with_annotations(tool.annotations());
     match tool {
@@ -171,6 +197,10 @@ mod tests {
             assert_eq!(described.input_schema["additionalProperties"], false);
             let output = described.output_schema.expect("a schema");
             assert_eq!(output["type"], "object", "{tool:?}");
+            for schema in [&described.input_schema, &output] {
+                let text = serde_json::to_string(schema).expect("JSON");
+                assert!(!text.contains(r#""format":"#), "{tool:?}: {text}");
+            }
         }
         assert_eq!(ToolName::offered(false).count(), 7);
         assert_eq!(ToolName::offered(true).count(), 8);

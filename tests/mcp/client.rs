@@ -170,16 +170,19 @@ impl Client {
 
     /// Waits for the end.
     pub fn wait(&mut self) -> Gone {
-        watch_memory(&mut self.child, HANG_AFTER);
-        let ended = self.child.wait().expect("waited");
+        let code = self.wait_code();
         let mut stderr = String::new();
         let mut pipe = self.child.stderr.take().expect("a pipe");
         pipe.read_to_string(&mut stderr).expect("read");
+        Gone { code, stderr }
+    }
+
+    /// The same if others may have standard error, too.
+    pub fn wait_code(&mut self) -> i32 {
+        watch_memory(&mut self.child, HANG_AFTER);
+        let ended = self.child.wait().expect("waited");
         let code = ended.code();
-        Gone {
-            code: code.unwrap_or_else(|| 128 + ended.signal().expect("a signal")),
-            stderr,
-        }
+        code.unwrap_or_else(|| 128 + ended.signal().expect("a signal"))
     }
 }
 

@@ -1,6 +1,9 @@
 //! The sandbox of a server: made before the protocol begins, removed with the server, and told of when it
 //! has ended.
 
+use std::cell::RefCell;
+use std::net::TcpListener;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -114,6 +117,30 @@ fn every_command_has_a_timeout_and_the_sandbox_an_idle_timeout() {
     });
     // Other calls go on.
     assert_eq!(client.shell("echo on")["stdout"], "on\n");
+}
+
+/// The registry accepts connections and never answers.
+#[test]
+fn a_signal_during_the_creation_leaves_nothing() {
+    let host = Host::new();
+    let registry = TcpListener::bind("127.0.0.1:0").expect("bound");
+    registry.set_nonblocking(true).expect("set");
+    let port = registry.local_addr().expect("an address").port();
+    let image = format!("docker://127.0.0.1:{port}/image:tag");
+    let flags = ["--image", &image, "--allow-tags", "--insecure"];
+    let mut client = Client::start_silent(&host, &flags);
+    let connection = RefCell::new(None);
+    eventually("the image is asked for", || {
+        *connection.borrow_mut() = registry.accept().ok();
+        connection.borrow().is_some()
+    });
+    signal(&client, Signal::TERM);
+    assert_eq!(client.wait_code(), 143);
+    // The creation, which nobody waits for any more, ends with the answer of the registry.
+    drop((connection, registry));
+    eventually("nothing is left", || {
+        host.files("runs").is_empty() && host.files("sandboxes").is_empty()
+    });
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod host;
 mod bundles;
 mod client;
 mod clients;
+mod documentation;
 mod hostile;
 mod lifetime;
 mod tools;

@@ -22,8 +22,10 @@ const IDLE_TIMEOUT: &str = "1h";
 /// The variable that sets it for `runner`, which a flag would outweigh.
 const IDLE_TIMEOUT_VARIABLE: &str = "RUNNER_OPT_IDLE_TIMEOUT";
 
-/// How long a cancelled creation may take.
-const CREATION_END: Duration = Duration::from_secs(10);
+/// How long the end of a cancelled creation may take.
+const CREATION_END: Duration = Duration::from_secs(2);
+/// How long a removal may take.
+const REMOVAL_END: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Sandbox {
@@ -56,8 +58,9 @@ impl Sandbox {
                 state.ok_or_else(|| io::Error::other("the sandbox ended at once"))
             }),
             Err(code) => {
-                // The name is random: no other sandbox has it.
-                drop(sandbox.output(["sandbox", "rm", "-f", "-q"]).await);
+                // It may be there already. One that is still in the making does not answer, and ends
+                // itself when nobody waits for it. No other sandbox has its name, which is random.
+                drop(sandbox.run_removal(CREATION_END).await);
                 return Err(code);
             }
         };
@@ -139,7 +142,7 @@ impl Sandbox {
 
     /// Ends it. Whether it is gone.
     pub(super) async fn remove(&self) -> bool {
-        let removed = self.output(["sandbox", "rm", "-f", "-q"]).await;
+        let removed = self.run_removal(REMOVAL_END).await;
         let problem = match removed {
             Ok(output) if output.status.success() => return true,
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -157,10 +160,13 @@ impl Sandbox {
         false
     }
 
-    async fn output<const N: usize>(&self, words: [&str; N]) -> io::Result<Output> {
+    async fn run_removal(&self, patience: Duration) -> io::Result<Output> {
         let mut command = Command::new(self.program.path());
-        command.args(words).arg(&self.name);
-        command.stdin(Stdio::null()).output().await
+        command.args(["sandbox", "rm", "-f", "-q", &self.name]);
+        let removed = command.stdin(Stdio::null()).kill_on_drop(true).output();
+        tokio::time::timeout(patience, removed)
+            .await
+            .unwrap_or_else(|_elapsed| Err(io::Error::other("the supervisor does not answer")))
     }
 
     /// `runner sandbox exec FLAGS… NAME -- PROGRAM…`.

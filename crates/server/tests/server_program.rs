@@ -1,7 +1,5 @@
 //! The program alone. With an integration test, `cargo test` also builds it, for the tests of `runner mcp`.
 
-#![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
-
 use std::path::PathBuf;
 use std::process::Command;
 

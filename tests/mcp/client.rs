@@ -28,7 +28,12 @@ pub struct Client {
 impl Client {
     /// Starts `runner mcp FLAGS…` in the workspace of the host's ground, and initializes the protocol.
     pub fn start(host: &Host, flags: &[&str]) -> Self {
-        let mut client = Self::start_silent(host, flags);
+        Self::start_with(host, flags, &[])
+    }
+
+    /// The same with variables of the server.
+    pub fn start_with(host: &Host, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut client = Self::spawn(host, flags, variables);
         let id = client.request(
             "initialize",
             &json!({
@@ -45,9 +50,14 @@ impl Client {
 
     /// The same without a message.
     pub fn start_silent(host: &Host, flags: &[&str]) -> Self {
+        Self::spawn(host, flags, &[])
+    }
+
+    fn spawn(host: &Host, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let words = [&["mcp"], flags].concat();
         let mut child = host
             .command(&words)
+            .envs(variables.iter().copied())
             .current_dir(host.ground.workspace())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -94,6 +94,32 @@ fn the_idle_timeout_ends_the_sandbox_of_a_killed_server() {
     });
 }
 
+/// The last flag counts: that of the operator.
+#[test]
+fn the_sandbox_has_an_idle_timeout_unless_the_operator_sets_another() {
+    let host = Host::new();
+    let words_of_supervisor = || {
+        let pid = host.supervisor().as_raw_pid();
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).expect("there");
+        String::from_utf8(words).expect("text").replace('\0', " ")
+    };
+    let client = Client::start(&host, &["--ro", "/usr"]);
+    let words = words_of_supervisor();
+    assert!(words.ends_with("--idle-timeout 1h --ro /usr "), "{words}");
+    assert_eq!(client.close().code, 0);
+    let client = Client::start(&host, &["--idle-timeout", "9s"]);
+    let words = words_of_supervisor();
+    assert!(
+        words.ends_with("--idle-timeout 1h --idle-timeout 9s "),
+        "{words}"
+    );
+    assert_eq!(client.close().code, 0);
+    let mut client = Client::start_with(&host, &[], &[("RUNNER_OPT_IDLE_TIMEOUT", "1s")]);
+    assert!(!words_of_supervisor().contains("--idle-timeout"));
+    client.shell("true");
+    eventually("the variable ended it", || host.list().is_empty());
+}
+
 #[test]
 fn every_command_has_a_timeout_and_the_sandbox_an_idle_timeout() {
     let host = Host::new();

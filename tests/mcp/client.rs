@@ -168,6 +168,15 @@ impl Client {
         result["structuredContent"]["id"].clone()
     }
 
+    /// The most memory that the server had.
+    pub fn peak_kib(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).expect("there");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+        peak.expect("a line").parse().expect("a number")
+    }
+
     pub fn end_input(&mut self) {
         drop(self.stdin.take());
     }

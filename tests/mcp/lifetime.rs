@@ -197,6 +197,10 @@ fn calls_after_the_end_of_the_sandbox_say_so() {
     let told = client.call("explain_denial", &json!({}));
     let ended = told["structuredContent"]["ended"].as_str().expect("text");
     assert!(ended.contains("denied    syscall unshare"), "{ended}");
+    assert!(
+        ended.contains("change    --idle-timeout sets it"),
+        "{ended}"
+    );
     assert_eq!(client.close().code, 0);
 }
 

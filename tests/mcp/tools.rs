@@ -79,6 +79,8 @@ fn output_is_bounded_and_says_what_is_left_out() {
         "execute_command",
         &json!({"command": "echo first; yes | head -c 50000000; echo last; echo fault >&2"}),
     );
+    // Of 50 MB it keeps what it returns.
+    assert!(client.peak_kib() < 48 << 10, "{} KiB", client.peak_kib());
     let document = &long["structuredContent"];
     let stdout = document["stdout"].as_str().expect("text");
     assert!(stdout.starts_with("first\ny\n") && stdout.ends_with("y\nlast\n"));

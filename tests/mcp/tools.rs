@@ -327,3 +327,39 @@ fn progress_is_told_while_a_command_runs() {
         assert!(message.contains("5 bytes of output"), "{message}");
     }
 }
+
+/// The scripts of the file tools use nothing of GNU.
+#[test]
+fn in_an_image_the_tools_need_no_more_than_busybox() {
+    let Some(image) = support::images::tiny() else {
+        return;
+    };
+    let host = Host::new();
+    let mut client = Client::start(&host, &["--image", &image.place()]);
+    assert_eq!(
+        client.shell("pwd; echo $GREETING")["stdout"],
+        "/data\nhello\n"
+    );
+    let path = "/tmp/a/ä%s\n-x";
+    let content = "0123456789\u{0}";
+    client.call("write_file", &json!({"path": path, "content": content}));
+    let read = client.call("read_file", &json!({"path": path, "offset": 3, "limit": 4}));
+    let read = &read["structuredContent"];
+    assert_eq!(
+        (&read["content"], &read["next_offset"]),
+        (&json!("3456"), &json!(7))
+    );
+    assert_eq!(read["size"], 11);
+    let listed = client.call("list_files", &json!({"path": "/tmp", "depth": 2}));
+    let expected = json!([
+        {"path": "a", "kind": "directory", "exact": true},
+        {"path": "a/ä%s\n-x", "kind": "file", "exact": true},
+    ]);
+    assert_eq!(listed["structuredContent"]["entries"], expected);
+    let id = client.background("echo up; exec sleep 1000");
+    client.call("kill_process", &json!({"id": id}));
+    for path in ["/tmp/none", "/tmp", "/dev/zero"] {
+        let refusal = client.refused("read_file", &json!({"path": path}));
+        assert!(refusal.contains("not "), "{refusal}");
+    }
+}

@@ -19,4 +19,5 @@ mod clients;
 mod documentation;
 mod hostile;
 mod lifetime;
+mod long;
 mod tools;

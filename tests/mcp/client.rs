@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::host::Host;
@@ -23,6 +26,7 @@ pub struct Client {
     answers: BTreeMap<u64, Value>,
     pub notifications: Vec<Value>,
     next: u64,
+    reads: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -66,8 +70,13 @@ impl Client {
             .expect("the runner starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
+        let reads = Arc::new(AtomicBool::new(true));
+        let goes_on = Arc::clone(&reads);
         std::thread::spawn(move || {
             for line in stdout.split(b'\n') {
+                while !goes_on.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(HANG_AFTER);
+                }
                 let line = line.expect("read");
                 let controls = line.iter().filter(|byte| byte.is_ascii_control()).count();
                 assert_eq!(controls, 0, "{:?}", String::from_utf8_lossy(&line));
@@ -84,6 +93,7 @@ impl Client {
             answers: BTreeMap::new(),
             notifications: Vec::new(),
             next: 0,
+            reads,
         }
     }
 
@@ -166,6 +176,15 @@ impl Client {
         let arguments = json!({"command": text, "background": true});
         let result = self.call("execute_command", &arguments);
         result["structuredContent"]["id"].clone()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("sent");
+    }
+
+    /// From now on standard output stays unread.
+    pub fn stop_reading(&self) {
+        self.reads.store(false, Ordering::Relaxed);
     }
 
     /// The most memory that the server had.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{Client, text};
@@ -294,6 +295,36 @@ fn of_a_hundred_calls_at_once_each_is_answered() {
         assert_eq!(result["stdout"], format!("{number}\n"), "{result}");
     }
     assert_eq!(client.shell("echo on")["stdout"], "on\n");
+}
+
+/// Its pipe is full: the server can write nothing more, and still ends as it should.
+#[test]
+fn a_client_that_reads_nothing_holds_up_neither_commands_nor_the_end() {
+    let host = Host::new();
+    let mut client = Client::start(&host, &[]);
+    client.stop_reading();
+    for _ in 0..40 {
+        client.begin("execute_command", &json!({"command": "seq 20000"}));
+    }
+    let slow = json!({
+        "name": "execute_command",
+        "arguments": {"command": "sleep 1000"},
+        "_meta": {"progressToken": 1},
+    });
+    let slow = client.request("tools/call", &slow);
+    let commands = |part: &Value| part.as_array().expect("a list").len();
+    eventually("all others have ended", || {
+        let sandbox = &host.list()[0];
+        let latest = &sandbox["ended"]["latest"];
+        commands(latest) == 40 && commands(&sandbox["commands"]) == 1
+    });
+    client.notify("notifications/cancelled", &json!({"requestId": slow}));
+    eventually("the last one has ended", || {
+        host.list()[0]["commands"] == json!([])
+    });
+    client.signal(Signal::TERM);
+    assert_eq!(client.wait_code(), 143);
+    host.assert_empty();
 }
 
 /// A waiting call that is cancelled never runs.

@@ -4,17 +4,12 @@
 use std::cell::RefCell;
 use std::net::TcpListener;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::Client;
 use crate::host::Host;
 use support::invariants::eventually;
-
-fn signal(client: &Client, signal: Signal) {
-    let pid = i32::try_from(client.child.id()).expect("a pid");
-    kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("sent");
-}
 
 #[test]
 fn each_server_has_a_sandbox_of_its_own_which_ends_with_standard_input() {
@@ -43,7 +38,7 @@ fn a_signal_ends_the_server_and_the_sandbox_while_a_command_runs() {
             &json!({"command": "echo up; sleep 1000"}),
         );
         eventually("it runs", || host.list()[0]["commands"] != json!([]));
-        signal(&client, sent);
+        client.signal(sent);
         let gone = client.wait();
         assert_eq!((gone.code, &*gone.stderr), (code, ""));
         host.assert_empty();
@@ -85,7 +80,7 @@ fn the_idle_timeout_ends_the_sandbox_of_a_killed_server() {
     eventually("both run", || {
         host.list()[0]["commands"].as_array().map(Vec::len) == Some(2)
     });
-    signal(&client, Signal::KILL);
+    client.signal(Signal::KILL);
     assert_eq!(client.wait().code, 137);
     assert_eq!(host.list().len(), 1);
     eventually("the sandbox has ended", || host.list().is_empty());
@@ -160,7 +155,7 @@ fn a_signal_during_the_creation_leaves_nothing() {
         *connection.borrow_mut() = registry.accept().ok();
         connection.borrow().is_some()
     });
-    signal(&client, Signal::TERM);
+    client.signal(Signal::TERM);
     assert_eq!(client.wait_code(), 143);
     // The creation, which nobody waits for any more, ends with the answer of the registry.
     drop((connection, registry));

@@ -1,6 +1,7 @@
 //! One execution of `runner` for a call of a tool: its output bounded, its end awaited, and stopped if
 //! the client cancels the call.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use rmcp::service::RequestContext;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::text::{Part, Stream};
 use crate::program::Program;
@@ -189,17 +190,16 @@ async fn supervise(
     started: Instant,
     context: &RequestContext<RoleServer>,
 ) -> Result<Stop, io::Error> {
-    let mut ticks = ticks();
+    // Beside the rest: a client that does not read holds up neither its cancellation nor the end.
+    let mut progress = pin!(report_progress(call, read, started, context));
     let mut deadline = pin!(sleep(call.stop_after.unwrap_or(Duration::MAX)));
-    let is_stopped = loop {
-        tokio::select! {
-            status = child.wait() => {
-                return Ok(Stop::Ended { code: code_of(status?), is_stopped: false });
-            }
-            () = context.ct.cancelled() => break false,
-            () = &mut deadline, if call.stop_after.is_some() => break true,
-            _ = ticks.tick() => report_progress(call, read, started, context).await,
+    let is_stopped = tokio::select! {
+        status = child.wait() => {
+            return Ok(Stop::Ended { code: code_of(status?), is_stopped: false });
         }
+        () = context.ct.cancelled() => false,
+        () = &mut deadline, if call.stop_after.is_some() => true,
+        never = &mut progress => match never {},
     };
     let code = stop(child).await?;
     Ok(match is_stopped {
@@ -208,28 +208,28 @@ async fn supervise(
     })
 }
 
-fn ticks() -> Interval {
-    let mut ticks = interval_at(tokio::time::Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    ticks
-}
-
 /// The client gets nothing of the output before the end: what the body writes is no message of ours.
 async fn report_progress(
     call: &Call<'_>,
     read: &AtomicU64,
     started: Instant,
     context: &RequestContext<RoleServer>,
-) {
+) -> Infallible {
     let (Some(what), Some(token)) = (call.progress, context.meta.get_progress_token()) else {
-        return;
+        return std::future::pending().await;
     };
-    let seconds = started.elapsed().as_secs();
-    let bytes = read.load(Ordering::Relaxed);
-    let mut progress = ProgressNotificationParam::new(token, started.elapsed().as_secs_f64());
-    progress.message = Some(format!("{what} for {seconds} s, {bytes} bytes of output"));
-    // A client that is gone ends the server, and thereby this call.
-    drop(context.peer.notify_progress(progress).await);
+    let mut ticks = interval_at(tokio::time::Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let seconds = started.elapsed().as_secs();
+        let bytes = read.load(Ordering::Relaxed);
+        let elapsed = started.elapsed().as_secs_f64();
+        let mut progress = ProgressNotificationParam::new(token.clone(), elapsed);
+        progress.message = Some(format!("{what} for {seconds} s, {bytes} bytes of output"));
+        // A client that is gone ends the server, and thereby this call.
+        drop(context.peer.notify_progress(progress).await);
+    }
 }
 
 /// Ends the command: `runner` passes the first signal on and sends SIGKILL for the second.

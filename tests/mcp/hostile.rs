@@ -301,14 +301,14 @@ fn of_a_hundred_calls_at_once_each_is_answered() {
 #[test]
 fn a_client_that_reads_nothing_holds_up_neither_commands_nor_the_end() {
     let host = Host::new();
-    let mut client = Client::start(&host, &[]);
+    let mut client = Client::start(&host, &["--rw", "."]);
     client.stop_reading();
     for _ in 0..40 {
         client.begin("execute_command", &json!({"command": "seq 20000"}));
     }
     let slow = json!({
         "name": "execute_command",
-        "arguments": {"command": "sleep 1000"},
+        "arguments": {"command": "sleep 2; touch told; sleep 1000"},
         "_meta": {"progressToken": 1},
     });
     let slow = client.request("tools/call", &slow);
@@ -317,6 +317,9 @@ fn a_client_that_reads_nothing_holds_up_neither_commands_nor_the_end() {
         let sandbox = &host.list()[0];
         let latest = &sandbox["ended"]["latest"];
         commands(latest) == 40 && commands(&sandbox["commands"]) == 1
+    });
+    eventually("the server tried to tell its progress", || {
+        host.ground.workspace().join("told").exists()
     });
     client.notify("notifications/cancelled", &json!({"requestId": slow}));
     eventually("the last one has ended", || {

@@ -1,5 +1,7 @@
 //! What each tool answers.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::client::{Client, text};
@@ -269,7 +271,15 @@ fn a_large_file_is_written_as_a_whole() {
 fn a_denial_is_explained_by_the_flags_of_the_server() {
     let host = Host::new();
     let directory = host.ground.workspace();
-    let mut client = Client::start(&host, &["--ro", ".", "--allow-net=example.com"]);
+    // The first flag is unknown to `why`.
+    let flags = [
+        "--idle-timeout",
+        "50s",
+        "--ro",
+        ".",
+        "--allow-net=example.com",
+    ];
+    let mut client = Client::start(&host, &flags);
     let file = directory.join("file").display().to_string();
     std::fs::write(&file, "").expect("written");
     let mut verdict = |arguments: Value| {
@@ -303,6 +313,25 @@ fn a_denial_is_explained_by_the_flags_of_the_server() {
         let refusal = client.refused("explain_denial", &arguments);
         assert!(refusal.contains(problem), "{refusal}");
     }
+}
+
+/// `exec` and `why` get the flags of `create` but these (`OF_CREATE_ALONE`).
+#[test]
+fn create_has_no_other_flags_than_run_but_those_that_the_server_knows() {
+    let host = Host::new();
+    let flags = |words: &[&str]| {
+        let help = host.say(&[words, &["--help"]].concat()).stdout;
+        let words = help.lines().filter_map(|line| {
+            let flag = line.trim_start();
+            let flag = flag.split_once(", ").map_or(flag, |(_short, long)| long);
+            flag.starts_with("--")
+                .then(|| flag.split(' ').next().map(str::to_owned))?
+        });
+        words.collect::<BTreeSet<String>>()
+    };
+    let alone = &flags(&["sandbox", "create"]) - &flags(&["run"]);
+    let known = ["--idle-timeout", "--name", "--pause-after-idle"];
+    assert_eq!(alone, known.map(str::to_owned).into());
 }
 
 #[test]

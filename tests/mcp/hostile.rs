@@ -130,6 +130,51 @@ fn no_path_leads_to_the_host() {
     }
 }
 
+/// `runner why` looks at the host, which the agent does not see.
+#[test]
+fn no_explanation_tells_what_the_host_has() {
+    let host = Host::new();
+    let there = host.ground.write("there/file", "").display().to_string();
+    let shown = host.ground.workspace();
+    let link = shown.join("link");
+    std::os::unix::fs::symlink(&there, &link).expect("linked");
+    let dangling = shown.join("dangling");
+    std::os::unix::fs::symlink(there.clone() + "x", &dangling).expect("linked");
+    let mut client = Client::start(&host, &["--ro", "."]);
+    let (link, dangling) = (link.display().to_string(), dangling.display().to_string());
+    // Of each pair the host has the first one only; the last ones are in private directories.
+    for (there, missing) in [
+        ("/etc/shadow", "/etc/shadowx"),
+        ("/etc/shadow", "/nonexistent/a/b"),
+        ("/root", "/rootx"),
+        (&*there, &*(there.clone() + "x")),
+        (&*link, &*dangling),
+    ] {
+        for operation in ["read", "write", "exec"] {
+            let mut answer = |path: &str| {
+                let question = json!({"path": path, "operation": operation});
+                let result = client.call("explain_denial", &question);
+                result.to_string().replace(path, "PATH")
+            };
+            assert_eq!(answer(there), answer(missing), "{operation} {there}");
+        }
+    }
+}
+
+/// With `--trace` the report has such paths, which is for the operator.
+#[test]
+fn the_explanation_of_the_end_names_no_file_of_the_host() {
+    let host = Host::new();
+    let mut client = Client::start(&host, &["--trace", "--idle-timeout", "1s"]);
+    client.shell("cat /etc/shadow; unshare -U true");
+    eventually("it is idle long enough", || host.list().is_empty());
+    let told = client.call("explain_denial", &json!({}));
+    assert!(text(&told).contains("syscall unshare"), "{told}");
+    assert!(!told.to_string().contains("shadow"), "{told}");
+    let operator = host.say(&["why", "last"]).stdout;
+    assert!(operator.contains("file read /etc/shadow"), "{operator}");
+}
+
 /// Arguments never become flags of `runner`.
 #[test]
 fn no_argument_is_a_flag() {

@@ -92,15 +92,17 @@ impl Bundles {
         Ok(Some(Self { directory }))
     }
 
-    /// The bundle that a call names: without links, and in the directory.
+    /// The bundle that a call names: without links, and in the directory. What the host has elsewhere is
+    /// not told.
     fn find(&self, named: &str) -> Result<PathBuf, Refusal> {
-        let refused = |why: &str| Refusal(format!("`bundle` is `{named}`: {why}"));
-        let found = self.directory.join(named).canonicalize();
-        let found = found.map_err(|error| refused(&error.to_string()))?;
-        match found.strip_prefix(&self.directory) {
-            Ok(inside) if inside != Path::new("") => Ok(found),
-            _ => Err(refused("expected a path in the directory of the bundles")),
-        }
+        let found = self.directory.join(named).canonicalize().ok();
+        let is_inside =
+            |found: &PathBuf| found.starts_with(&self.directory) && *found != self.directory;
+        found.filter(is_inside).ok_or_else(|| {
+            Refusal(format!(
+                "`bundle` is `{named}`; expected the path of a bundle in the directory of the bundles"
+            ))
+        })
     }
 }
 

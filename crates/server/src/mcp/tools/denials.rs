@@ -65,6 +65,29 @@ pub(super) struct Rule {
     change: Option<String>,
 }
 
+impl Rule {
+    /// `runner why` looks at the host, with the rights of the caller: whether it has a path that the
+    /// sandbox does not show is nothing that the agent may learn.
+    fn without_the_host(self) -> Self {
+        let is_private = self.state == "private" && self.verdict == "denied";
+        match &*self.state {
+            "hidden" | "absent" => (),
+            _ if is_private => (),
+            _ => return self,
+        }
+        Self {
+            asked: self.asked,
+            verdict: "denied".to_owned(),
+            errno: Some("ENOENT".to_owned()),
+            state: "absent".to_owned(),
+            found: "nothing that the sandbox shows".to_owned(),
+            rule: "the sandbox shows listed paths of the host, and what commands wrote".to_owned(),
+            decided_by: "default".to_owned(),
+            change: Some("--ro or --rw for the path, if the host has it".to_owned()),
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Why {
     answer: Option<Rule>,
@@ -123,6 +146,7 @@ pub(super) async fn call(
     let ended = server.execute(call, context).await?;
     let said = ended.stderr.show().text;
     let rule = read_answer(&ended.stdout.into_start(), &said).map_err(Refusal)?;
+    let rule = rule.without_the_host();
     let errno = rule.errno.iter().map(|errno| format!(", {errno}"));
     let mut summary = format!("{}: {}", rule.asked, rule.verdict);
     summary.extend(errno);
@@ -163,7 +187,7 @@ async fn explain_end(server: &Server) -> Result<CallToolResult, Refusal> {
                 .to_owned(),
         ));
     }
-    let ended = server.sandbox().explain_end().await?;
+    let ended = without_files(&server.sandbox().explain_end().await?);
     let answer = Answer {
         summary: ended.clone(),
         texts: Vec::new(),
@@ -175,4 +199,38 @@ async fn explain_end(server: &Server) -> Result<CallToolResult, Refusal> {
         is_error: false,
     };
     answer.into_result()
+}
+
+/// Without denials of files, of which `--trace` reports those that the host has.
+fn without_files(text: &str) -> String {
+    let mut kept = String::new();
+    let mut is_left_out = false;
+    for line in text.lines() {
+        let (label, value) = line.split_once(' ').unwrap_or((line, ""));
+        is_left_out = match label {
+            "denied" => value.trim_start().starts_with("file "),
+            // Of the denial before it.
+            "change" => is_left_out,
+            _ => false,
+        };
+        if !is_left_out {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denials_of_files_are_left_out_with_what_changes_them() {
+        let text = "ended     a\nchange    b\ndenied    file read /x, ENOENT\nchange    --ro /x\n\
+                    denied    syscall bpf\nchange    c\ndenied    file read /y\ndenied    net d\n";
+        let expected =
+            "ended     a\nchange    b\ndenied    syscall bpf\nchange    c\ndenied    net d\n";
+        assert_eq!(without_files(text), expected);
+    }
 }

@@ -44,10 +44,8 @@ fn run(report: &Value) -> String {
 /// How it ended, and what changes that.
 fn ended(report: &Value) -> Vec<(&'static str, String)> {
     let error = &report["error"];
-    let warnings = report["warnings"].as_array().into_iter().flatten();
-    let idle = warnings
-        .filter(|warning| warning["code"] == SANDBOX_IDLE)
-        .map(|warning| word(warning, "message").to_owned());
+    let mut warnings = report["warnings"].as_array().into_iter().flatten();
+    let idle = warnings.find(|warning| warning["code"] == SANDBOX_IDLE);
     let (how, change) = match (error["message"].as_str(), page::verdict(report)) {
         (Some(message), _) => {
             let outcome = word(report, "outcome");
@@ -59,9 +57,10 @@ fn ended(report: &Value) -> Vec<(&'static str, String)> {
         (None, Err(_)) => (word(report, "outcome").to_owned(), None),
     };
     // The outcome is that of --timeout, and the flag is another one.
-    let idle = idle
-        .last()
-        .map(|why| (why, Some("--idle-timeout sets it".to_owned())));
+    let idle = idle.map(|warning| {
+        let why = word(warning, "message").to_owned();
+        (why, Some("--idle-timeout sets it".to_owned()))
+    });
     let (how, change) = idle.unwrap_or((how, change));
     let change = change.map(|change| ("change", change));
     [("ended", how)].into_iter().chain(change).collect()

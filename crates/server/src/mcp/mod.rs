@@ -23,7 +23,7 @@ use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::runtime::Builder;
 
-use crate::program::{FAILED, Program, complain, escape_line};
+use crate::program::{FAILED, Program, complain};
 use flags::{Flags, NoFlags};
 use handler::Server;
 use sandbox::{Sandbox, code_of_signal};
@@ -127,6 +127,7 @@ fn log_errors() {
         .with_max_level(tracing_subscriber::filter::LevelFilter::ERROR)
         .with_ansi(false)
         .without_time()
+        .with_level(false)
         .with_target(false)
         .with_writer(|| Lines)
         .init();
@@ -138,8 +139,7 @@ struct Lines;
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        let line = format!("{}\n", escape_line(text.trim_end()));
-        io::stderr().write_all(line.as_bytes())?;
+        complain(&format!("error: {}", text.trim()), None);
         Ok(bytes.len())
     }
 

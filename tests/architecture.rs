@@ -238,6 +238,13 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "documents that `runner` wrote for the server that executed it",
+        &[
+            "crates/server/src/mcp/sandbox.rs",
+            "crates/server/src/mcp/tools/denials.rs",
+        ],
+    ),
+    (
         "records of this program",
         &[
             "crates/sandbox/src/records/record.rs",

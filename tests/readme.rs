@@ -18,6 +18,7 @@ const DOCUMENTS: &[&str] = &[
     include_str!("../docs/network.md"),
     include_str!("../docs/command-line.md"),
     include_str!("../docs/sandboxes.md"),
+    include_str!("../docs/mcp.md"),
     include_str!("../docs/report.md"),
     include_str!("../docs/configuration.md"),
     include_str!("../docs/learn.md"),

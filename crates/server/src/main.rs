@@ -5,6 +5,7 @@
 //! `runner`, which lies beside it, as the same user.
 #![forbid(unsafe_code)]
 
+mod mcp;
 mod program;
 mod serve;
 
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
+        Some((verb, words)) if verb == "mcp" => mcp::run(words),
         Some((verb, words)) if verb == "serve" => serve::run(words),
         _ => {
             let message = "refused: `runner-server` is no program for a command line (usage)";

@@ -1,0 +1,119 @@
+//! The clients of the protocol that others use, from the public registries.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::host::{Host, Said, said};
+use support::packages::{has, prepared, succeed, tool};
+use support::{runner, source_path};
+
+const PYTHON_SDK: &str = "mcp==2.3.0";
+const TYPESCRIPT_SDK: &str = "@modelcontextprotocol/sdk@1.32.2";
+/// The last version that runs on Node 20.
+const INSPECTOR: &str = "@modelcontextprotocol/inspector-cli@0.22.0";
+
+/// A directory with a package of npm and its dependencies.
+fn npm(name: &str, package: &str) -> Option<PathBuf> {
+    if !has("npm") || !has("node") {
+        return None;
+    }
+    prepared(name, |folder| {
+        let mut npm = tool("npm");
+        npm.args([
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefix",
+        ]);
+        succeed(npm.arg(folder).arg(package)).map(|_said| ())
+    })
+}
+
+/// Runs a client in a directory of the ground, as `host` runs the program.
+fn run(host: &Host, mut client: Command, directory: &Path) -> Said {
+    for (name, value) in host.command(&["mcp"]).get_envs() {
+        client.env(name, value.expect("a value"));
+    }
+    let client = client.current_dir(directory).stdin(Stdio::null());
+    said(client.output().expect("the client starts"))
+}
+
+#[test]
+fn the_official_client_of_python_uses_every_tool() {
+    if !has("python3") {
+        return;
+    }
+    let sdk = prepared("mcp-python-1", |folder| {
+        let mut pip = tool("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
+        succeed(pip.arg(folder).arg(PYTHON_SDK)).map(|_said| ())
+    });
+    let Some(sdk) = sdk else { return };
+    let host = Host::new();
+    let mut client = tool("timeout");
+    client
+        .args(["100", "python3"])
+        .arg(source_path("tests/mcp/client.py"));
+    // It passes on few variables of its own.
+    client.args(["env"]);
+    let variables = host.command(&["mcp"]);
+    for (name, value) in variables.get_envs() {
+        let value = value.expect("a value").to_str().expect("text");
+        client.arg(format!("{}={value}", name.to_str().expect("text")));
+    }
+    client.arg(runner()).args(["mcp", "--rw", "."]);
+    client.env("PYTHONPATH", sdk);
+    let done = run(&host, client, &host.ground.workspace());
+    assert_eq!((done.code, &*done.stdout), (0, "used\n"), "{done:?}");
+    host.assert_empty();
+}
+
+#[test]
+fn the_official_client_of_typescript_checks_results_and_cancels() {
+    let Some(sdk) = npm("mcp-typescript-1", TYPESCRIPT_SDK) else {
+        return;
+    };
+    let host = Host::new();
+    // Node looks for packages beside the program.
+    let program = host.ground.path("client.mjs");
+    std::fs::copy(source_path("tests/mcp/client.mjs"), &program).expect("copied");
+    let modules = host.ground.path("node_modules");
+    std::os::unix::fs::symlink(sdk.join("node_modules"), modules).expect("linked");
+    let mut client = tool("timeout");
+    client
+        .args(["100", "node"])
+        .arg(program)
+        .arg(runner())
+        .args(["--rw", "."]);
+    let done = run(&host, client, &host.ground.workspace());
+    assert_eq!((done.code, &*done.stdout), (0, "used\n"), "{done:?}");
+    host.assert_empty();
+}
+
+#[test]
+fn the_command_line_of_the_inspector_lists_and_calls_tools() {
+    let Some(inspector) = npm("mcp-inspector-1", INSPECTOR) else {
+        return;
+    };
+    let host = Host::new();
+    // It finds its own version only from there.
+    let directory = inspector.join("node_modules/@modelcontextprotocol/inspector-cli/build");
+    let ask = |words: &[&str]| -> Value {
+        let mut client = tool("timeout");
+        client.args(["100", "node"]).arg(directory.join("index.js"));
+        client.arg(runner()).arg("mcp").args(words);
+        let done = run(&host, client, &directory);
+        // It also complains of parts of a schema that it does not know.
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{done:?}");
+        serde_json::from_str(&done.stdout).expect("a document")
+    };
+    let listed = ask(&["--method", "tools/list"]);
+    assert_eq!(listed["tools"].as_array().expect("a list").len(), 7);
+    let words = ["--method", "tools/call", "--tool-name", "execute_command"];
+    let called = ask(&[&words[..], &["--tool-arg", "command=echo $((6 * 7))"]].concat());
+    assert_eq!(called["structuredContent"]["stdout"], "42\n", "{called}");
+    host.assert_empty();
+}

@@ -494,7 +494,12 @@ fn the_default_socket_is_in_the_runtime_directory() {
     let host = Host::new();
     let socket = host.runtime_directory().join("api.sock");
     let child = serve(&host, &[]).spawn().expect("started");
-    let server = Server { child, socket };
+    let runtime = host.runtime_directory();
+    let server = Server {
+        child,
+        socket,
+        runtime,
+    };
     eventually("it listens", || {
         std::os::unix::net::UnixStream::connect(&server.socket).is_ok()
     });

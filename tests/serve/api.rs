@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub struct Api {
 pub struct Server {
     pub child: Child,
     pub socket: PathBuf,
+    pub runtime: PathBuf,
 }
 
 /// What curl got.
@@ -77,7 +79,12 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let mut server = Self { child, socket };
+        let runtime = host.runtime_directory();
+        let mut server = Self {
+            child,
+            socket,
+            runtime,
+        };
         eventually("the server listens", || {
             UnixStream::connect(&server.socket).is_ok()
         });
@@ -94,6 +101,13 @@ impl Drop for Server {
         // It may have ended in the test.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
+        // A verb that it has executed would make the runtime directory again once that is removed.
+        let until = Instant::now() + Duration::from_secs(10);
+        let verbs = ["ls", "logs", "cp", "rm", "create"].map(|verb| format!("\0sandbox\0{verb}\0"));
+        let runs = |verb: &String| !processes(&self.runtime, verb).is_empty();
+        while verbs.iter().any(runs) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -239,13 +253,18 @@ pub fn run(command: &mut Command, input: Option<&[u8]>) -> Output {
     output
 }
 
-/// Processes that have this in their command lines.
-pub fn processes(text: &str) -> Vec<i32> {
+/// Processes for the sandboxes below this runtime directory that have this in their command lines, without
+/// supervisors, which lead sessions.
+pub fn processes(runtime: &Path, text: &str) -> Vec<Pid> {
+    let directory = format!("RUNNER_OPT_RUNTIME_DIRECTORY={}", runtime.display());
     let pids = std::fs::read_dir("/proc").expect("proc");
     let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &i32| {
-        let words = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"));
-        String::from_utf8_lossy(&words.unwrap_or_default()).contains(text)
-    })
-    .collect()
+    let has = |pid: Pid, file: &str, text: &str| {
+        let bytes = std::fs::read(format!("/proc/{}/{file}", pid.as_raw_pid()));
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).contains(text)
+    };
+    pids.filter_map(Pid::from_raw)
+        .filter(|pid| has(*pid, "cmdline", text) && has(*pid, "environ", &directory))
+        .filter(|pid| rustix::process::getsid(Some(*pid)).is_ok_and(|session| session != *pid))
+        .collect()
 }

@@ -48,9 +48,11 @@ fn a_socket_that_systemd_passes_is_used_and_stays_and_states_are_told() {
             .trim_end()
             .to_owned()
     };
+    let runtime = host.runtime_directory();
     let server = Server {
         child,
         socket: path.clone(),
+        runtime,
     };
     let mut api = Api { server, host };
     // The first tick of the watchdog is at once.

@@ -1,11 +1,9 @@
-//! The examples of docs/clients.md, run as a reader would.
+//! The examples of docs/clients.md, run as a reader would; those in TypeScript by `crate::typescript`.
 
 use crate::place::{Place, shown};
 use crate::python::{installed, python};
-use crate::typescript::{build, copied};
-use support::packages::tool;
 
-const DOCUMENT: &str = include_str!("../../docs/clients.md");
+pub const DOCUMENT: &str = include_str!("../../docs/clients.md");
 
 /// A block of code, and the block of text after it.
 #[derive(Debug)]
@@ -75,26 +73,5 @@ fn every_example_in_python_prints_what_the_guide_shows() {
             panic!("`{line}` is missing in:\n{printed}");
         };
         rest = after;
-    }
-}
-
-#[test]
-fn every_example_in_typescript_prints_what_the_guide_shows() {
-    let place = Place::new();
-    let Some(package) = copied(&place) else {
-        return;
-    };
-    let examples = examples(DOCUMENT, "ts");
-    assert_eq!(examples.len(), 2);
-    for (number, example) in examples.iter().enumerate() {
-        let file = package.join(format!("test/example-{number}.ts"));
-        std::fs::write(file, &example.code).expect("written");
-    }
-    build(&place, &package);
-    for (number, Example { code, output }) in examples.into_iter().enumerate() {
-        let mut node = place.command(tool("node"));
-        node.arg(format!("dist/test/example-{number}.js"))
-            .current_dir(&package);
-        assert_eq!(Some(place.succeed(node)), output, "{code}");
     }
 }

@@ -57,6 +57,10 @@ fn the_client_and_the_plugin_of_pytest_pass_their_own_tests() {
 
 #[test]
 fn mypy_finds_nothing_in_strict_mode() {
+    if std::env::var_os("RUNNER_TESTS_HALF").is_some_and(|half| half == "user") {
+        println!("was run as root: the same source is checked");
+        return;
+    }
     let place = Place::new();
     let (Some(mypy), Some(pytest)) = (package("mypy", "1.13.0"), pytest()) else {
         return;

@@ -7,6 +7,7 @@ use std::process::Command;
 use support::packages::{has, prepared, succeed, tool};
 use support::source_path;
 
+use crate::documentation::{DOCUMENT, Example, examples};
 use crate::place::Place;
 
 /// What a build reads.
@@ -21,7 +22,7 @@ const PARTS: [&str; 7] = [
 ];
 
 /// A copy of the package with the packages that its lock file names.
-pub fn copied(place: &Place) -> Option<PathBuf> {
+fn copied(place: &Place) -> Option<PathBuf> {
     if !has("node") || !has("npm") {
         return None;
     }
@@ -46,14 +47,6 @@ pub fn copied(place: &Place) -> Option<PathBuf> {
     Some(package)
 }
 
-/// Compiles it with its tests.
-pub fn build(place: &Place, package: &Path) {
-    let mut tsc = place.command(tool("node"));
-    tsc.arg("node_modules/typescript/bin/tsc")
-        .current_dir(package);
-    place.succeed(tsc);
-}
-
 fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("listed");
     let paths = entries.map(|entry| entry.expect("listed").path());
@@ -64,27 +57,48 @@ fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Their own tests: options, refusals, hostile output, streams, aborts, ends of a sandbox, missing and
-/// other programs.
+/// Its own tests (options, refusals, hostile output, streams, aborts, ends of a sandbox, missing and other
+/// programs), the examples of docs/clients.md, and what npm would publish.
 #[test]
-fn the_client_passes_its_own_tests_and_packs_what_a_user_needs() {
+fn the_client_passes_its_own_tests_and_works_as_the_guide_shows() {
     let place = Place::new();
     let Some(package) = copied(&place) else {
         return;
     };
-    build(&place, &package);
+    let examples = examples(DOCUMENT, "ts");
+    assert_eq!(examples.len(), 2);
+    for (number, example) in examples.iter().enumerate() {
+        let file = package.join(format!("test/example-{number}.ts"));
+        std::fs::write(file, &example.code).expect("written");
+    }
+    let node = || {
+        let mut node = place.command(tool("node"));
+        node.current_dir(&package);
+        node
+    };
+    let mut tsc = node();
+    tsc.arg("node_modules/typescript/bin/tsc");
+    place.succeed(tsc);
+
     let tests = files(&package.join("dist/test"), ".test.js");
     assert!(!tests.is_empty(), "no tests were built");
-    let mut node = place.command(tool("node"));
-    node.args(["--test", "--test-reporter=tap"])
-        .args(tests)
-        .current_dir(&package);
-    let said = place.succeed(node);
+    let mut own = node();
+    own.args(["--test", "--test-reporter=tap"]).args(tests);
+    let said = place.succeed(own);
     assert!(said.contains("\n# skipped 0\n"), "{said}");
 
+    for (number, Example { code, output }) in examples.into_iter().enumerate() {
+        let mut example = node();
+        example.arg(format!("dist/test/example-{number}.js"));
+        assert_eq!(Some(place.succeed(example)), output, "{code}");
+    }
+    assert_packs_what_a_user_needs(&place, &package);
+}
+
+fn assert_packs_what_a_user_needs(place: &Place, package: &Path) {
     let mut npm = place.command(tool("npm"));
     npm.args(["pack", "--dry-run", "--json", "--ignore-scripts"])
-        .current_dir(&package);
+        .current_dir(package);
     let said: serde_json::Value = serde_json::from_str(&place.succeed(npm)).expect("JSON");
     let packed = said[0]["files"].as_array().expect("files").iter();
     let packed: Vec<_> = packed.filter_map(|file| file["path"].as_str()).collect();

@@ -120,7 +120,7 @@ def test_a_sandbox_that_its_test_has_ended_is_told(pytester: pytest.Pytester) ->
     pytester.makepyfile(
         TESTS
         + """
-@pytest.mark.sandbox(flags=["--cpu-time=1s", "--grace=0s"])
+@pytest.mark.sandbox(flags=["--cpu-time=100ms", "--grace=0s"])
 def test_it(sandbox):
     sandbox.run(["sh", "-c", "while :; do :; done"])
 """

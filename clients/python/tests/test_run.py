@@ -56,6 +56,9 @@ def test_net_is_the_list_of_hosts() -> None:
 def test_words_of_a_command_are_never_flags_and_no_shell_reads_them() -> None:
     result = run(["printf", "%s|", "--memory=1m", "--", "$(id)", "a b", "; true", "--json", "*"])
     assert result.text == "--memory=1m|--|$(id)|a b|; true|--json|*|"
+    with pytest.raises(RunnerError) as raised:
+        run(["--help"])
+    assert raised.value.code == "program_not_found"
 
 
 @pytest.mark.parametrize("flags", [["true"], ["--"], ["--memory", "1m"], [""]])

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -105,6 +106,10 @@ def test_commands_have_variables_directories_input_and_a_time_of_their_own(box: 
     result = box.run([*SHELL, "echo before >&2; sleep 60"], timeout=0.2)
     assert (result.outcome, result.exit_code, result.stderr) == ("timed_out", 124, b"before\n")
     assert box.run(["printf", "%s|", "--", "-x", "$HOME"]).text == "--|-x|$HOME|"
+    for call in (box.run, box.start):
+        with pytest.raises(RunnerError) as raised:
+            call(["--help"])
+        assert raised.value.code == "program_not_found"
 
 
 def test_what_is_left_running_does_not_hold_the_output_open(box: Sandbox) -> None:
@@ -141,7 +146,7 @@ def test_a_command_that_cannot_be_started_is_an_error(box: Sandbox, command: str
 
 
 def test_a_command_that_ends_the_sandbox_is_an_error_that_says_so() -> None:
-    with Sandbox.create(flags=["--cpu-time=1s", "--grace=0s"]) as box:
+    with Sandbox.create(flags=["--cpu-time=100ms", "--grace=0s"]) as box:
         with pytest.raises(RunnerError) as raised:
             box.run([*SHELL, "while :; do :; done"])
         assert raised.value.code == "sandbox_ended"
@@ -218,6 +223,9 @@ def test_hostile_files_are_no_way_to_the_host(box: Sandbox, tmp_path: Path) -> N
     with pytest.raises(RunnerError):
         box.write("/scratch/dir", b"not into it")
     assert box.run(["ls", "-A", "/scratch/dir"]).text == ""
+    with pytest.raises(RunnerError):
+        box.write("/scratch/missing/file", b"")
+    assert not box.run(["test", "-e", "/scratch/missing"]).ok
     for path in ("/scratch/", "/scratch/..", "", "."):
         with pytest.raises(ValueError):
             box.write(path, b"")
@@ -248,38 +256,73 @@ def test_a_paused_sandbox_refuses_commands_until_it_is_resumed(box: Sandbox) -> 
     assert box.run(["true"]).ok
 
 
+def assert_group_is_empty(group: int) -> None:
+    """Nothing that the process has started is left; the kernel may still be about to reap it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_ctrl_c_while_one_program_after_the_other_starts_leaves_no_run() -> None:
+    script = (
+        "import runner_sandbox\n"
+        "print('started', flush=True)\n"
+        "while True:\n"
+        "    runner_sandbox.run(['sleep', '1000'], timeout=0.001)\n"
+    )
+    for number in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        # Each time at another moment.
+        time.sleep(0.003 * number)
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT
+        assert_group_is_empty(process.pid)
+
+
 SCRIPT = """
-import sys, time, runner_sandbox
-with runner_sandbox.Sandbox.create(name=sys.argv[1]) as box:
-    print("created", flush=True)
-    if sys.argv[2] == "exec":
-        box.run(["sh", "-c", "trap '' INT TERM; echo > /scratch/ready; while :; do sleep 0.1; done"])
-    command = box.start(["sh", "-c", "echo > /scratch/ready; sleep 1000"])
-    if sys.argv[2] == "wait":
+import pathlib, sys, time, runner_sandbox
+name, where, directory = sys.argv[1:]
+ready = pathlib.Path(directory, "ready")
+deaf = ["sh", "-c", f"trap '' INT TERM; touch {ready}; while :; do sleep 0.1; done"]
+with runner_sandbox.Sandbox.create(name=name, rw=directory) as box:
+    if where == "exec":
+        box.run(deaf)
+    elif where == "run":
+        runner_sandbox.run(deaf, rw=directory)
+    command = box.start(["sleep", "1000"])
+    ready.touch()
+    if where == "wait":
         command.wait()
-    elif sys.argv[2] == "run":
-        runner_sandbox.run(["sleep", "1000"])
-    else:
-        time.sleep(1000)
+    time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("whole_group", [True, False])
-@pytest.mark.parametrize("where", ["exec", "wait", "run", "python"])
-def test_ctrl_c_ends_the_command_and_removes_the_sandbox(where: str, whole_group: bool) -> None:
+@pytest.mark.parametrize(
+    "where, whole_group", [("exec", True), ("exec", False), ("run", True), ("wait", False), ("python", True)]
+)
+def test_ctrl_c_ends_the_command_and_removes_the_sandbox(where: str, whole_group: bool, tmp_path: Path) -> None:
     name = f"interrupted-{where}-{int(whole_group)}"
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, name, where],
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", SCRIPT, name, where, str(tmp_path)],
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"created\n"
-    # Follows the writing of the file; each attempt is a command of its own.
-    until_ready = "for n in $(seq 600); do test -e /scratch/ready && exit 0; sleep 0.1; done; exit 1"
-    Sandbox(name).run([*SHELL, until_ready]).check()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
     (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
     _, printed = process.communicate(timeout=60)
     assert (process.returncode, b"KeyboardInterrupt" in printed) == (-signal.SIGINT, True), printed
     assert not is_there(name)
+    assert_group_is_empty(process.pid)

@@ -173,10 +173,11 @@ export class Sandbox implements AsyncDisposable {
       throw new TypeError(`${JSON.stringify(path)} does not end with the name of a file`);
     }
     await inTemporaryDirectory(async (place) => {
-      await writeFile(join(place, name), content);
-      await chmod(join(place, name), mode);
-      // The contents of a directory: a file never goes into a directory of its own name.
-      await this.call("cp", ["--", `${place}/.`, `${this.name}:${path.slice(0, Math.max(at, 0)) || "/"}`]);
+      const file = join(place, name);
+      await writeFile(file, content);
+      await chmod(file, mode);
+      // With a slash at its end the directory must exist.
+      await this.call("cp", ["--", file, `${this.name}:${path.slice(0, Math.max(at, 0))}/`]);
     });
   }
 

@@ -53,6 +53,7 @@ test("options are the flags of the program", async () => {
 test("words of a command are never flags, and no shell reads them", async () => {
   const result = await run(["printf", "%s|", "--memory=1m", "--", "$(id)", "a b", "; true", "--json", "*"]);
   assert.equal(result.text, "--memory=1m|--|$(id)|a b|; true|--json|*|");
+  await assert.rejects(run(["--help"]), withCode("program_not_found"));
 });
 
 test("words that would end the flags, and a line instead of words, are refused", async () => {

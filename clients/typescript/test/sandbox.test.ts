@@ -71,6 +71,7 @@ test("commands have variables, directories, input and a time of their own", asyn
   const late = await box.run(shell("echo before >&2; sleep 60"), { timeout: 200 });
   assert.deepEqual([late.outcome, late.exitCode, late.errorText], ["timed_out", 124, "before\n"]);
   assert.equal((await box.run(["printf", "%s|", "--", "-x", "$HOME"])).text, "--|-x|$HOME|");
+  await assert.rejects(box.run(["--help"]), withCode("program_not_found"));
   assert.equal((await box.run(shell("sleep 1000 & echo started"))).text, "started\n");
 });
 
@@ -92,7 +93,7 @@ test("exit codes are the command's own, also where the program uses them", async
 });
 
 test("a command that ends the sandbox is an error that says so", async () => {
-  await using box = await Sandbox.create({ flags: ["--cpu-time=1s", "--grace=0s"] });
+  await using box = await Sandbox.create({ flags: ["--cpu-time=100ms", "--grace=0s"] });
   await assert.rejects(box.run(shell("while :; do :; done")), withCode("sandbox_ended"));
   for (const use of [() => box.run(["true"]), () => box.start(["true"]), () => box.read("/etc/hostname")]) {
     await assert.rejects(use, withCode("no_sandbox", "sandbox_ended"));
@@ -199,6 +200,8 @@ test("hostile files are no way to the host", async () => {
     await assert.rejects(box.read(path), RunnerError);
   }
   await assert.rejects(box.write("/scratch/dir", "not into it"), RunnerError);
+  await assert.rejects(box.write("/scratch/missing/file", ""), RunnerError);
+  assert.ok(!(await box.run(["test", "-e", "/scratch/missing"])).ok);
   for (const path of ["/scratch/", "/scratch/..", "", "."]) await assert.rejects(box.write(path, ""), TypeError);
   await box.write("/scratch/large", "x".repeat(2000));
   await assert.rejects(box.read("/scratch/large", { maxSize: 1999 }), withCode("file_too_large"));

@@ -1,4 +1,4 @@
-"""Finds the program, checks its version, and executes it: never through a shell, without threads."""
+"""Finds the program, checks its version, and executes it: never through a shell."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import os
 import re
 import selectors
 import shutil
+import signal
 import subprocess
+import threading
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO, List, Optional, Sequence
+from types import FrameType
+from typing import IO, Iterator, List, Optional, Sequence
 
 from ._errors import RunnerError
 from ._version import __version__
@@ -78,47 +83,56 @@ class Program:
     path: str
 
     def call(
-        self, words: Sequence[str], *, stdin: Optional[bytes] = None, limit: Optional[int] = None
+        self,
+        words: Sequence[str],
+        *,
+        stdin: Optional[bytes] = None,
+        limit: Optional[int] = None,
+        timeout: Optional[float] = None,
+        is_apart: bool = False,
     ) -> Done:
-        """Executes it to its end. If the caller is interrupted, it is asked to end, and waited for."""
-        with subprocess.Popen(
-            [self.path, *words],
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-        ) as process:
-            try:
-                stdout, stderr = _pump(process, stdin, limit)
-                code = process.wait()
-            except BaseException:
-                _stop(process)
-                raise
+        """Executes it to its end. If the caller is interrupted, it is asked to end, and waited for.
+
+        ``is_apart``: in a session of its own, where it gets no signal from the terminal.
+        """
+        process: Optional[subprocess.Popen[bytes]] = None
+        try:
+            # Until Popen returns nobody knows the process.
+            with held_interrupt():
+                process = subprocess.Popen(
+                    [self.path, *words],
+                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=_environment(),
+                    start_new_session=is_apart,
+                )
+            stdout, stderr = _pump(process, stdin, limit, timeout)
+            code = process.wait()
+        except BaseException:
+            if process is not None:
+                with process:
+                    _stop(process)
+            raise
         return Done(code if code >= 0 else 128 - code, stdout, stderr)
 
-    def call_uninterrupted(self, words: Sequence[str]) -> Done:
-        """Executes what cleans up and ends soon: a KeyboardInterrupt is raised after it."""
-        # In a session of its own it gets no signal from the terminal.
-        process = subprocess.Popen(
-            [self.path, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,
-        )
-        interrupt: Optional[KeyboardInterrupt] = None
-        while process.returncode is None:
-            try:
-                process.wait()
-            except KeyboardInterrupt as error:
-                interrupt = error
-        assert process.stderr is not None
-        with process.stderr:
-            stderr = Output(None, bytearray(process.stderr.read()))
-        if interrupt is not None:
-            raise interrupt
-        return Done(process.returncode, Output(None, bytearray()), stderr)
+
+@contextmanager
+def held_interrupt() -> Iterator[None]:
+    """Holds back what Ctrl-C does to the end of the block: for what must not be left half done."""
+    previous = signal.getsignal(signal.SIGINT)
+    # Python tells the main thread alone.
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield
+        return
+    received: List[Optional[FrameType]] = []
+    signal.signal(signal.SIGINT, lambda _number, frame: received.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if received:
+            previous(signal.SIGINT, received[0])
 
 
 def find_program(path: Optional[str] = None) -> Program:
@@ -160,8 +174,11 @@ def _environment() -> "dict[str, str]":
     return {name: value for name, value in os.environ.items() if name not in _FORM_VARIABLES}
 
 
-def _pump(process: "subprocess.Popen[bytes]", stdin: Optional[bytes], limit: Optional[int]) -> List[Output]:
+def _pump(
+    process: "subprocess.Popen[bytes]", stdin: Optional[bytes], limit: Optional[int], timeout: Optional[float]
+) -> List[Output]:
     """Writes the input and reads both streams until they are closed."""
+    deadline = None if timeout is None else time.monotonic() + timeout
     outputs = [Output(limit, bytearray()), Output(limit, bytearray())]
     waiting = memoryview(stdin or b"")
     with selectors.DefaultSelector() as selector:
@@ -172,7 +189,10 @@ def _pump(process: "subprocess.Popen[bytes]", stdin: Optional[bytes], limit: Opt
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE, None)
         while selector.get_map():
-            for key, _events in selector.select():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"runner has not ended within {timeout} s")
+            for key, _events in selector.select(left):
                 if key.data is None:
                     waiting = waiting[_write(key.fd, waiting) :]
                     is_done = not waiting

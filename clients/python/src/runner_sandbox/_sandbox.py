@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import stat
-import subprocess
 import tempfile
 import time
 from datetime import datetime, timezone
@@ -16,7 +15,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from ._errors import RunnerError
 from ._flags import PathLike, Paths, Size, Time, command_flags, sandbox_flags, time_of, words_of
-from ._program import Done, Program, find_program
+from ._program import Done, Program, find_program, held_interrupt
 from ._result import Result
 from .documents import CommandRecord, Denial, Report, SandboxListing, SandboxState
 
@@ -162,8 +161,8 @@ class Sandbox:
             file = Path(place, name)
             file.write_bytes(content)
             file.chmod(mode)
-            # The contents of a directory: a file never goes into a directory of its own name.
-            self._call("cp", "--", f"{place}/.", f"{self.name}:{directory or '/'}")
+            # With a slash at its end the directory must exist.
+            self._call("cp", "--", str(file), f"{self.name}:{directory}/")
 
     def read(self, path: PathLike, *, max_size: int = READ_MAX) -> bytes:
         """The content of a file; links are followed in the sandbox."""
@@ -202,11 +201,12 @@ class Sandbox:
         if self._is_removed:
             return
         words = ["sandbox", "rm", "--quiet", *(["--force"] if force else []), "--", self.name]
-        done = self._program.call_uninterrupted(words)
-        if done.code != 0 and done.refusal().code != "no_sandbox":
-            raise done.refusal()
-        self.report = self._read_report()
-        self._forget()
+        with held_interrupt():
+            done = self._program.call(words, is_apart=True)
+            if done.code != 0 and done.refusal().code != "no_sandbox":
+                raise done.refusal()
+            self.report = self._read_report()
+            self._forget()
 
     def state(self) -> Optional[SandboxState]:
         """The sandbox and its commands as ``runner sandbox ls`` lists them; ``None``: it has ended."""
@@ -274,11 +274,12 @@ class Sandbox:
 
     def _abandon(self, error: BaseException, other: Optional[SandboxState]) -> None:
         """Removes it if it has started, though its creation was interrupted."""
-        if not isinstance(error, RunnerError) or error.code == "unknown":
-            state = self.state()
-            if state is not None and (other is None or state["run_id"] != other["run_id"]):
-                self.remove(force=True)
-        self._forget()
+        with held_interrupt():
+            if not isinstance(error, RunnerError) or error.code == "unknown":
+                state = self.state()
+                if state is not None and (other is None or state["run_id"] != other["run_id"]):
+                    self.remove(force=True)
+            self._forget()
 
     def _forget(self) -> None:
         self._is_removed = True
@@ -308,16 +309,8 @@ class Command:
 
         Raises `TimeoutError` after this many seconds; the command goes on then.
         """
-        try:
-            subprocess.run(
-                [self.sandbox._program.path, "sandbox", "logs", "--follow", "--", self.sandbox.name, str(self.id)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"command {self.id} of {self.sandbox.name} has not ended") from None
+        words = ["sandbox", "logs", "--follow", "--", self.sandbox.name, str(self.id)]
+        self.sandbox._program.call(words, limit=0, timeout=timeout)
         ended = [record for record in self.sandbox.command_records() if record["id"] == self.id]
         if not ended or ended[0]["outcome"] is None:
             # No log to wait for: more commands than the sandbox keeps output of.

@@ -22,7 +22,7 @@ use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::completions::{COMPLETIONS_HELP, Completions};
-use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
+use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP};
 use crate::cli::history::{Inspect, PageOfRun, Ps};
 use crate::cli::learn::{LEARN_HELP, Learn};
 use crate::cli::limit_flags::LimitValueFlags;
@@ -89,9 +89,7 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  runner demo\n\nExit codes: 0 all as promised; 125 not.")]
     Demo(CommonFlags),
     /// Print a JSON Schema of this program's documents
-    #[command(
-        after_help = "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json"
-    )]
+    #[command(after_help = SCHEMA_HELP)]
     Schema(Schema),
     /// Print the completions of a shell: verbs, flags and their values
     #[command(after_help = COMPLETIONS_HELP)]

@@ -26,7 +26,7 @@ use crate::cli::plan::{self, Invocation};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{REPORT, ReportTarget, TargetError};
 use crate::cli::request::build_request;
-use crate::cli::sandboxes::{self, Detachment, Sandbox, SandboxVerb, StayFlags};
+use crate::cli::sandboxes::{self, Create, Detachment, Sandbox, SandboxVerb, StayFlags};
 use crate::cli::schema::{self, Schema};
 use crate::cli::server;
 use crate::cli::source::source;
@@ -86,17 +86,10 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
         }
         Verb::Sandbox(Sandbox {
             verb: SandboxVerb::Create(create),
-        }) => {
-            let (flags, invocation) = create.into_run();
-            run_body(
-                invocation,
-                words,
-                context,
-                // A child that is cloned before its group is known can be in none that is frozen.
-                None,
-                Purpose::Stay(flags, readiness),
-            )
-        }
+        }) => stay(*create, words, context, readiness),
+        Verb::Sandbox(Sandbox {
+            verb: SandboxVerb::Restore(restore),
+        }) => stay(restore.create, words, context, readiness),
         Verb::Sandbox(Sandbox { verb }) => {
             with_policy(verb.common(), context, |caller, _, printer| {
                 sandboxes::sandbox(&verb, context, caller, printer)
@@ -219,6 +212,20 @@ enum Purpose {
     Learn(LearnFlags),
     /// `sandbox create`, and whom to tell of its start.
     Stay(StayFlags, Option<Readiness>),
+}
+
+/// `sandbox create` and `restore`.
+fn stay(
+    create: Create,
+    words: &[OsString],
+    context: &ProcessContext,
+    readiness: Option<Readiness>,
+) -> u8 {
+    let (flags, invocation) = create.into_run();
+    // A child that is cloned before its group is known can be in none that is frozen.
+    let prefork = None;
+    let purpose = Purpose::Stay(flags, readiness);
+    run_body(invocation, words, context, prefork, purpose)
 }
 
 /// `exec`, `run`, `learn` and `sandbox create`.

@@ -40,6 +40,11 @@ Examples:
 -q prints only what prevents runs.
 
 Exit codes: 0 everything is enforced, 1 degraded, 2 no body can be run.";
+pub(super) const SCHEMA_HELP: &str = "\
+Examples:
+  runner schema manifest
+  runner schema report > report.schema.json";
+
 pub(super) const VERBS_HELP: &str = "\
 `runner help VERB` describes a verb, with examples. `runner demo` shows what a body can and cannot
 do here, `runner version` prints the version.";

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::cli::print::Printer;
 use spec::report::ErrorReport;
 
-/// The words of a verb of `runner-server`, which reads them itself.
+// The words of a verb of `runner-server`, which reads them itself. No doc comment: clap would show it.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct ServerWords {

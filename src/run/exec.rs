@@ -10,7 +10,7 @@ use crate::run::host::resources::{self, RunHost};
 use crate::run::inputs::Inputs;
 use crate::run::inputs::file_roots::FileRoots;
 use crate::run::inputs::loaded_manifest::LoadedManifest;
-use crate::run::interruptible::WaitLimit;
+use crate::run::interruptible::{WaitLimit, check_pending_end};
 use crate::run::launching::launch_plan::{self, LaunchInputs};
 use crate::run::launching::secret_values::{self, RequestedSecrets};
 use crate::run::launching::start_failure::{self, Attempt};
@@ -137,9 +137,8 @@ impl<'run> Execution<'run> {
                 None
             }
         };
-        let prepared = preparing.finish(&self.resources.base)?;
         Ok(Waiting {
-            prepared,
+            prepared: preparing.finish(&self.resources.base)?,
             pipes,
             planned,
         })
@@ -375,6 +374,13 @@ impl<'run> Execution<'run> {
         let revealed = secrets.reveal(policy, &mut resolved, self.signals, masks, &record)?;
         self.report.record_secrets(revealed);
         published_ports::report_ports(&network_setup.published, &request.network)?;
+        self.run.keep_uppers(
+            self.resources,
+            &prepared,
+            root.as_ref(),
+            &resolved,
+            &sources,
+        )?;
         let space_in_use = launch_plan::space_in_use(&prepared)?;
         let view = self.run.view(self.resources, &resolved, &sources)?;
         self.report
@@ -393,6 +399,8 @@ impl<'run> Execution<'run> {
         plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
         if let Some(staying) = self.run.staying() {
+            self.run
+                .keep_directories(self.resources, launched.as_ref().ok())?;
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams());
         }
         secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);
@@ -483,13 +491,5 @@ impl<'run> Execution<'run> {
             report.unwrap_part(copy_kept_directories(launched, &directory))?;
         }
         run.harvest(launched, report.has_succeeded())
-    }
-}
-
-/// A signal that ended a reader may have been taken for an answer of it: no body is started then.
-fn check_pending_end() -> Result<(), RunError> {
-    match signal::pending_end().map_err(RunError::host("look for signals"))? {
-        Some(signal) => Err(RunError::Cancelled { signal }),
-        None => Ok(()),
     }
 }

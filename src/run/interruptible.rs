@@ -18,6 +18,14 @@ use sys::worker::Sent;
 
 pub(super) use reader::WaitLimit;
 
+/// A signal that ended a reader may have been taken for an answer of it: no body is started then.
+pub(super) fn check_pending_end() -> Result<(), RunError> {
+    match signal::pending_end().map_err(RunError::host("look for signals"))? {
+        Some(signal) => Err(RunError::Cancelled { signal }),
+        None => Ok(()),
+    }
+}
+
 /// Unpacks the archive `file` in a confined process.
 pub(super) fn unpack(
     file: File,

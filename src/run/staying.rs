@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::run::error::RunError;
 use crate::run::sandbox_files::inside;
 use sandbox::cgroups::RunCgroup;
-use sandbox::control::{BuiltIns, Commands, CommandsPlan, OutputMasks};
+use sandbox::control::{BuiltIns, Commands, CommandsPlan, OutputMasks, PrivateDirectory};
 use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
@@ -32,6 +32,7 @@ pub(crate) struct StayingSandbox {
     /// Whom to tell of the start.
     readiness: RefCell<Option<Readiness>>,
     named: RefCell<Option<Named>>,
+    private: RefCell<Vec<PrivateDirectory>>,
     /// Held until the process ends: a client that asked for the end waits for that.
     commands: RefCell<Option<Commands>>,
 }
@@ -53,6 +54,7 @@ impl StayingSandbox {
             idle_times: Cell::new(idle_times),
             readiness: RefCell::new(readiness),
             named: RefCell::new(None),
+            private: RefCell::new(Vec::new()),
             commands: RefCell::new(None),
         }
     }
@@ -113,6 +115,11 @@ impl StayingSandbox {
         Ok(())
     }
 
+    /// Keeps a directory that only the sandbox writes, for `diff` and `snapshot`.
+    pub(in crate::run) fn keep(&self, directory: PrivateDirectory) {
+        self.private.borrow_mut().push(directory);
+    }
+
     /// Serves commands from now on: each gets `common` besides its words.
     pub(in crate::run) fn serve(&self, common: CommandPlan, masks: StreamMasks) {
         let mut named = self.named.borrow_mut();
@@ -124,6 +131,7 @@ impl StayingSandbox {
                 socket,
                 common,
                 built_ins: BUILT_INS,
+                private: self.private.take(),
                 state,
                 masks: output_masks(masks),
                 idle_times: self.idle_times.get(),

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 71),
+    ('A', 72),
     ('B', 72),
     ('C', 43),
     ('D', 29),
-    ('E', 34),
+    ('E', 35),
     ('F', 19),
     ('G', 25),
     ('H', 20),

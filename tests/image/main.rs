@@ -17,6 +17,7 @@ mod inside;
 mod layout;
 mod learn;
 mod life;
+mod snapshots;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

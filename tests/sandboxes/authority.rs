@@ -125,7 +125,7 @@ fn nonsense_of_a_client_whose_command_runs_ends_the_connection_alone() {
         link::send(link.as_fd(), message, descriptors).expect("sent");
     };
     send(EXEC, &descriptors);
-    assert_eq!(answer(&link), Some((STARTED, 0)));
+    assert_eq!(answer(&link), Some((STARTED, 1)));
     let message = Message::with(SIGNAL, [VERSION, 9_999, 0]);
     link::send(link.as_fd(), message, &[]).expect("sent");
     assert_eq!(answer(&link), MALFORMED);

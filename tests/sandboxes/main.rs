@@ -28,5 +28,6 @@ mod logs;
 mod manifests;
 mod paused;
 mod records;
+mod snapshots;
 mod terminal;
 mod timeouts;

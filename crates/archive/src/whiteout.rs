@@ -5,10 +5,10 @@ use crate::entry_rules::MemberKind;
 use crate::error::Refusal;
 use spec::path::RelPath;
 
-const PREFIX: &[u8] = b".wh.";
+pub(crate) const PREFIX: &[u8] = b".wh.";
 /// Prefix of the internal names of AUFS, except the opaque marker.
 const AUFS: &[u8] = b".wh..wh.";
-const OPAQUE: &[u8] = b".wh..wh..opq";
+pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// What an entry of a layer does.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -252,6 +252,23 @@ pub struct LogPart {
     pub base64: String,
 }
 
+/// The files that belong to a sandbox alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateFiles {
+    /// Whether the processes of the sandbox stand still.
+    pub is_frozen: bool,
+    pub places: Vec<PrivatePlace>,
+}
+
+/// A private directory of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivatePlace {
+    /// Its absolute path in the sandbox.
+    pub path: Vec<u8>,
+    /// The directories of the host that it was made of by overlayfs, top first; `None`: it was empty.
+    pub lowers: Option<Vec<Vec<u8>>>,
+}
+
 /// What `runner sandbox ls --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

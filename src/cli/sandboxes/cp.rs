@@ -123,7 +123,7 @@ fn some_path(path: &[u8]) -> Result<&[u8], ErrorReport> {
     }
 }
 
-fn usage(message: &str, hint: &str) -> ErrorReport {
+pub(super) fn usage(message: &str, hint: &str) -> ErrorReport {
     ErrorReport {
         code: "copy_usage".to_owned(),
         message: message.to_owned(),

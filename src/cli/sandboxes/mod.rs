@@ -1,35 +1,30 @@
 //! `runner sandbox`: sandboxes that stay, and commands in them.
 
 mod cp;
+mod exec;
 mod logs;
+mod snapshot;
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use crate::cli::args::{CommonFlags, EnvironmentFlags, MessageFlags, RunFlags};
+use crate::cli::args::{CommonFlags, MessageFlags, RunFlags};
 use crate::cli::context::ProcessContext;
-use crate::cli::environment;
-use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
+use crate::cli::exit_code::{FAILED, of_signal};
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::plan::Invocation;
-use crate::cli::print::{Printer, Tone};
-use crate::cli::request::RequestError;
+use crate::cli::print::Printer;
+pub(super) use crate::cli::sandboxes::exec::ExecIn;
+use crate::cli::sandboxes::snapshot::Restoring;
 use crate::cli::systemd_scope;
 use crate::run::staying::StayingSandbox;
-use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
-use rustix::io::Errno;
-use sandbox::control::Answer;
-use sandbox::steps::ChildStep;
-use spec::limits::milliseconds;
+use crate::run::verbs::sandboxes::{self, SandboxError};
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{
-    Action, CommandRequest, IdleTimes, SandboxListing, SandboxName, TerminalSize,
-};
-use spec::units::{self, count, parse_duration};
+use spec::sandboxes::{IdleTimes, SandboxListing, SandboxName};
+use spec::units::{count, parse_duration};
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
 use sys::signal_name::parse_signal;
@@ -45,19 +40,6 @@ Examples:
   runner sandbox create --manifest sandbox.yaml
 
 Exit codes: 0; 125 it could not be created.";
-
-pub(super) const EXEC_HELP: &str = "\
-Examples:
-  runner sandbox exec build -- make -j4
-  echo text | runner sandbox exec -i build -- wc -c
-  runner sandbox exec --timeout 10m build -- make test
-
-At the end of --timeout the process group of the command gets the stop signal of the sandbox, and
-after its --grace what is left in the command's session gets SIGKILL.
-
-Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or it
-could not be started; 126 the program could not be executed, 127 it was not found, 128 + n signal n
-ended the command, 137 also if the sandbox ended first.";
 
 const KILL_HELP: &str = "\
 The signal goes to the process group of the command; SIGKILL goes to its whole session, background
@@ -82,11 +64,20 @@ pub enum SandboxVerb {
     #[command(after_help = CREATE_HELP, args_override_self = true)]
     Create(Box<Create>),
     /// Run a command in a sandbox
-    #[command(after_help = EXEC_HELP, args_override_self = true)]
+    #[command(after_help = exec::HELP, args_override_self = true)]
     Exec(ExecIn),
     /// Copy files between the host and a sandbox
     #[command(after_help = cp::HELP)]
     Cp(cp::Cp),
+    /// List the files that a sandbox has added, changed or deleted
+    #[command(after_help = snapshot::DIFF_HELP)]
+    Diff(snapshot::Diff),
+    /// Write the files of a sandbox to a tar
+    #[command(after_help = snapshot::SNAPSHOT_HELP)]
+    Snapshot(snapshot::SnapshotTo),
+    /// Create a sandbox with the files of a snapshot, and print its name
+    #[command(after_help = snapshot::RESTORE_HELP, args_override_self = true)]
+    Restore(Box<snapshot::Restore>),
     /// List the sandboxes of this user
     #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
     Ls(OutputFlags),
@@ -120,36 +111,6 @@ pub struct Create {
     pub pause_after_idle: Option<Duration>,
     #[command(flatten)]
     pub flags: RunFlags,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct ExecIn {
-    /// Pass standard input to the command
-    #[arg(short, long)]
-    pub interactive: bool,
-    /// Give the command a terminal of its own
-    #[arg(short, long)]
-    pub tty: bool,
-    /// Print the id of the command once it runs, and return; `runner sandbox logs` prints its output
-    #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
-    pub detach: bool,
-    /// Set a variable; without =VALUE its value is taken from your environment
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    pub env: Vec<OsString>,
-    /// End the command after this time, with exit code 124
-    #[arg(long, value_name = "DURATION", value_parser = read_time)]
-    pub timeout: Option<Duration>,
-    /// The working directory in the sandbox [default: that of `create`]
-    #[arg(short, long, value_name = "DIR")]
-    pub workdir: Option<PathBuf>,
-    /// The name of the sandbox
-    #[arg(value_name = "NAME")]
-    pub sandbox: String,
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-    #[command(flatten)]
-    pub common: CommonFlags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -230,6 +191,9 @@ impl SandboxVerb {
     pub(super) fn common(&self) -> &CommonFlags {
         match self {
             Self::Create(create) => &create.flags.common,
+            Self::Restore(restore) => &restore.create.flags.common,
+            Self::Diff(diff) => &diff.common,
+            Self::Snapshot(snapshot) => &snapshot.common,
             Self::Exec(exec) => &exec.common,
             Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
@@ -255,13 +219,17 @@ pub(super) struct Detachment {
     pub(super) words: Vec<OsString>,
 }
 
-/// `create` goes on in a child: `words` is the argument vector. The process that the caller waits for
+/// `create` and `restore` go on in a child: `words` is the argument vector. The process that the caller waits for
 /// prints the name once the sandbox has started, and gets its exit code as the error.
 ///
 /// No forked process gets the words and the environment: the child reads the words again, and must not
 /// use `words`. The environment is read later.
 pub(super) fn detach_creation(words: &[OsString]) -> Result<Option<Detachment>, u8> {
-    if !matches!(words, [_, group, verb, ..] if group == "sandbox" && verb == "create") {
+    let [_, group, verb, ..] = words else {
+        return Ok(None);
+    };
+    let restores = verb == "restore";
+    if group != "sandbox" || verb != "create" && !restores {
         return Ok(None);
     }
     let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
@@ -278,12 +246,21 @@ pub(super) fn detach_creation(words: &[OsString]) -> Result<Option<Detachment>, 
     {
         return Ok(again(readiness));
     }
+    // Never dropped: the child has closed all descriptors.
+    let restoring = ManuallyDrop::new(match restores {
+        false => None,
+        true => match Restoring::open(words) {
+            None => return Ok(None),
+            Some(opened) => Some(opened.map_err(|error| printer.problem("refused", &error))?),
+        },
+    });
     match detach().map_err(failed)? {
         Detached::Child(readiness) => Ok(again(readiness)),
-        Detached::Starter(starter) => Err(match starter.wait().map_err(failed)? {
-            Ok(name) => printer.document(&format!("{}\n", escape(&name)), 0),
+        Detached::Starter(starter) => Err(match (starter.wait().map_err(failed)?, &*restoring) {
+            (Ok(name), Some(restoring)) => restoring.fill(&String::from_utf8_lossy(&name)),
+            (Ok(name), None) => printer.document(&format!("{}\n", escape(&name)), 0),
             // It has said why.
-            Err(ended) => code_of(ended.raw_status),
+            (Err(ended), _) => code_of(ended.raw_status),
         }),
     }
 }
@@ -296,9 +273,12 @@ pub(super) fn sandbox(
     printer: &Printer,
 ) -> u8 {
     let done = match verb {
-        SandboxVerb::Create(_) => Ok(FAILED),
+        // They go on as runs.
+        SandboxVerb::Create(_) | SandboxVerb::Restore(_) => Ok(FAILED),
+        SandboxVerb::Diff(diff) => snapshot::diff(diff, caller, printer),
+        SandboxVerb::Snapshot(args) => snapshot::snapshot(args, caller, printer),
         SandboxVerb::Cp(cp) => cp::copy(cp, caller, printer),
-        SandboxVerb::Exec(exec) => run_command(exec, context, caller, printer),
+        SandboxVerb::Exec(exec) => exec::run(exec, context, caller, printer),
         SandboxVerb::Ls(flags) => {
             let listed = sandboxes::list(caller).map(|sandboxes| {
                 let listing = SandboxListing { sandboxes };
@@ -324,142 +304,12 @@ pub(super) fn sandbox(
     done.unwrap_or_else(|error| printer.problem("refused", &error))
 }
 
-fn run_command(
-    exec: &ExecIn,
-    context: &ProcessContext,
-    caller: &Caller,
-    printer: &Printer,
-) -> Result<u8, ErrorReport> {
-    let name = parse_name(&exec.sandbox)?;
-    let variables = EnvironmentFlags {
-        env: exec.env.clone(),
-        ..EnvironmentFlags::default()
-    };
-    let terminal = exec.tty.then(terminal_size);
-    let mut variables_of_command = environment::resolve(&variables, context)
-        .map_err(|error| RequestError::from(error).report())?;
-    if let (Some(_), Some(value)) = (terminal, context.variables.get(OsStr::new("TERM"))) {
-        variables_of_command.insert(0, (b"TERM".to_vec(), value.as_bytes().to_vec()));
-    }
-    let wanted = CommandRequest {
-        action: Action::Execute,
-        argv: exec
-            .command
-            .iter()
-            .cloned()
-            .map(OsStringExt::into_vec)
-            .collect(),
-        environment: variables_of_command,
-        terminal,
-        timeout_ms: exec.timeout.map(milliseconds),
-        is_detached: exec.detach,
-        working_directory: exec
-            .workdir
-            .as_ref()
-            .map(|directory| directory.as_os_str().as_bytes().to_vec()),
-    };
-    let attachment = match (exec.detach, exec.interactive) {
-        (true, _) => Attachment::Detached,
-        (false, true) => Attachment::Interactive,
-        (false, false) => Attachment::Output,
-    };
-    let answer = sandboxes::execute(caller, &name, &wanted, attachment);
-    let answer = answer.map_err(|error| error.report())?;
-    let program = escape(exec.command[0].as_bytes());
-    Ok(match answer {
-        Answer::Ended {
-            has_timed_out: true,
-            ..
-        } => {
-            let limit = exec.timeout.map_or(0, milliseconds);
-            let limit = units::milliseconds(limit);
-            printer.line(
-                Tone::Error,
-                &format!("timed out: the command ran for {limit}; --timeout sets it"),
-            );
-            TIMED_OUT
-        }
-        Answer::Ended { raw_status, .. } => code_of(raw_status),
-        Answer::NotStarted(step, errno) => {
-            let (code, error) = not_started(&name, &program, step, errno);
-            printer.problem("not started", &error);
-            code
-        }
-        Answer::Gone => {
-            printer.line(
-                Tone::Error,
-                &format!("the sandbox {name} ended, and the command with it"),
-            );
-            of_signal(libc::SIGKILL)
-        }
-        Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
-        Answer::Started { id, .. } if id > 0 && !printer.is_quiet() => {
-            printer.document(&format!("{id}\n"), 0)
-        }
-        Answer::Started { .. } => 0,
-    })
-}
-
 /// Reads a time, which is not 0.
 fn read_time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     match time.is_zero() {
         false => Ok(time),
         true => Err("0 would leave no time; omit the flag for no limit".to_owned()),
-    }
-}
-
-/// The size of the caller's terminal, or docker's where there is none.
-fn terminal_size() -> TerminalSize {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdin());
-    let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row, size.ws_col));
-    TerminalSize { rows, columns }
-}
-
-/// Exit code and message of a command that was not executed.
-fn not_started(
-    name: &SandboxName,
-    program: &str,
-    step: ChildStep,
-    errno: Errno,
-) -> (u8, ErrorReport) {
-    let report = |code: &str, message: String, hint: Option<&str>| ErrorReport {
-        code: code.to_owned(),
-        message,
-        hint: hint.map(str::to_owned),
-        source_line: None,
-    };
-    match (step, errno) {
-        (ChildStep::Execute, Errno::NOENT | Errno::NOTDIR) => (
-            NOT_FOUND,
-            report(
-                "program_not_found",
-                format!("`{program}` was not found in the sandbox {name}"),
-                Some(
-                    "a program outside of the system directories needs --ro at `runner sandbox create`",
-                ),
-            ),
-        ),
-        (ChildStep::Execute, errno) => (
-            NOT_EXECUTABLE,
-            report(
-                "program_not_executable",
-                format!("`{program}` cannot be executed in the sandbox {name}: {errno}"),
-                None,
-            ),
-        ),
-        (step, errno) => (
-            FAILED,
-            report(
-                "command_not_started",
-                format!(
-                    "`{program}` was not started in the sandbox {name}: cannot {}: {errno}",
-                    step.act()
-                ),
-                (step == ChildStep::WorkingDirectory)
-                    .then_some("-w must name a directory that exists in the sandbox"),
-            ),
-        ),
     }
 }
 

@@ -28,6 +28,8 @@ use spec::units;
 /// [`OVERLAYS`](sandbox::view::OVERLAYS), which a launch with an image covers and where no mount can
 /// be requested.
 const DIRECTORY: &str = "runner/overlays/image";
+/// The upper layer in it.
+pub(in crate::run) const UPPER: &str = "runner/overlays/image/upper";
 
 /// The image, ready to become the root at the launch.
 pub(in crate::run) struct MountedImage {
@@ -150,7 +152,7 @@ impl Run<'_> {
         };
         let entries = plan_top_layer(steps, &opened.user, names);
         let _assumed = self.assume_body_ids(resources)?;
-        space::make_directories(prepared.space(), &format!("{DIRECTORY}/upper"))
+        space::make_directories(prepared.space(), UPPER)
             .and_then(|upper| {
                 entries
                     .iter()

@@ -10,10 +10,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::plan::learning::Changes;
+use archive::transfer::{is_opaque, is_whiteout};
 use sys::file::open_beneath;
-
-/// Attribute of a directory that replaced one of the lower tree (overlayfs.rst).
-const OPAQUE: [&str; 2] = ["user.overlay.opaque", "trusted.overlay.opaque"];
 
 /// Adds the changes below `upper`, a directory of the writable space, to those of the directories of
 /// the host below `lower`. Only directories that are in both are entered, and no link is followed.
@@ -64,11 +62,10 @@ pub(super) fn read(
                 .symlink_metadata()
                 .ok();
             let counter = match (kind, &old) {
-                // A whiteout.
-                (FileType::CharacterDevice, _) if found.st_rdev == 0 => &mut changes.removed,
+                _ if is_whiteout(&found) => &mut changes.removed,
                 (FileType::Directory, Some(old)) if old.is_dir() => {
                     pending.push(below(name));
-                    if !is_opaque(directory.as_fd(), name) {
+                    if !is_replaced(directory.as_fd(), name) {
                         continue;
                     }
                     &mut changes.changed
@@ -89,15 +86,10 @@ pub(super) fn read(
 }
 
 /// Whether the directory of the lower tree was deleted before. `false` if that cannot be read.
-fn is_opaque(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
+fn is_replaced(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(directory) = rustix::fs::openat(parent, name, flags, Mode::empty()) else {
-        return false;
-    };
-    OPAQUE.iter().any(|attribute| {
-        let mut value = [0; 1];
-        rustix::fs::fgetxattr(&directory, *attribute, &mut value[..]) == Ok(1) && value == *b"y"
-    })
+    let opened = rustix::fs::openat(parent, name, flags, Mode::empty());
+    opened.is_ok_and(|directory| is_opaque(directory.as_fd()))
 }
 
 #[cfg(test)]

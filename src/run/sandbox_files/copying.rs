@@ -1,8 +1,9 @@
 //! The client's side of a copy.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use archive::transfer::TOP;
 use archive::transfer::pack::{PackError, PackTask, is_contents, last_segment, pack};
@@ -18,7 +19,9 @@ use spec::request::Caller;
 use spec::sandboxes::{Action, CommandRequest, SandboxName};
 
 use crate::run::sandbox_files::streams::{End, Streams};
-use crate::run::sandbox_files::{ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, Skipped, special_entries};
+use crate::run::sandbox_files::{
+    ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SNAPSHOT, Skipped, special_entries,
+};
 use crate::run::verbs::sandboxes::{SandboxError, connect};
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -78,13 +81,13 @@ impl<'run> Copying<'run> {
         caller: &Caller,
         name: &'run SandboxName,
         action: Action,
-        words: [&[u8]; 4],
+        words: &[&[u8]],
         signals: &'run OwnedFd,
     ) -> Result<Self, CopyError> {
         let failed = |act| move |errno| SandboxError::call(act, errno);
         let wanted = CommandRequest {
             action,
-            argv: words.map(<[u8]>::to_vec).to_vec(),
+            argv: words.iter().map(|word| word.to_vec()).collect(),
             environment: Vec::new(),
             working_directory: Some(b"/".to_vec()),
             terminal: None,
@@ -157,7 +160,7 @@ fn not_done(name: &SandboxName, answer: Answer, messages: &[String]) -> CopyErro
     }
 }
 
-fn listen() -> Result<OwnedFd, CopyError> {
+pub(super) fn listen() -> Result<OwnedFd, CopyError> {
     listen_for_signals().map_err(|errno| SandboxError::call("listen for signals", errno).into())
 }
 
@@ -186,8 +189,8 @@ pub(crate) fn copy_out(
     let signals = listen()?;
     let place = Place::find(destination, content_of(path), LastLink::Refuse)?;
     let limits = place.limits()?;
-    let words = [b"copy-out", path, TOP, link_word(follows_link)];
-    let copying = Copying::start(caller, name, Action::SendFiles, words, &signals)?;
+    let words: [&[u8]; 4] = [b"copy-out", path, TOP, link_word(follows_link)];
+    let copying = Copying::start(caller, name, Action::SendFiles, &words, &signals)?;
     let fresh = place.make_fresh()?;
     let copying = RefCell::new(copying);
     let unpacked = unpack_files(
@@ -241,8 +244,8 @@ pub(crate) fn send_archive(
     } else {
         last_segment(path)
     };
-    let words = [b"copy-out", path, top, link_word(follows_link)];
-    let mut copying = Copying::start(caller, name, Action::SendFiles, words, &signals)?;
+    let words: [&[u8]; 4] = [b"copy-out", path, top, link_word(follows_link)];
+    let mut copying = Copying::start(caller, name, Action::SendFiles, &words, &signals)?;
     let sent = send_output(&mut copying.streams).map_err(|source| CopyError::Stream {
         act: "pass the archive on",
         source,
@@ -289,18 +292,45 @@ pub(crate) fn copy_in(
             Content::OfDirectory | Content::OfArchive => (CONTENTS, b""),
         },
     };
-    let words = [b"copy-in", destination, content.as_bytes(), base];
-    let mut copying = Copying::start(caller, name, Action::ReceiveFiles, words, &signals)?;
+    let words: [&[u8]; 4] = [b"copy-in", destination, content.as_bytes(), base];
+    let mut copying = Copying::start(caller, name, Action::ReceiveFiles, &words, &signals)?;
     let mut skipped = Vec::new();
     let sent = match source {
         Source::Path(path) => send_files(&mut copying.streams, path, follows_link, &mut skipped),
-        Source::Archive => send_input(&mut copying.streams).map_err(|source| CopyError::Stream {
-            act: "pass standard input on",
-            source,
-        }),
+        Source::Archive => {
+            let sent = pass_on(&mut copying.streams, rustix::stdio::stdin());
+            sent.map_err(|source| CopyError::Stream {
+                act: "pass standard input on",
+                source,
+            })
+        }
     };
     let ((), messages) = copying.finish(sent)?;
     skipped.extend(messages);
+    Ok(Copied { skipped })
+}
+
+/// Unpacks `archive`, a snapshot, in a new sandbox.
+///
+/// # Errors
+/// [`CopyError`]. Some of the files may then be there.
+pub(crate) fn restore(
+    caller: &Caller,
+    name: &SandboxName,
+    archive: &File,
+) -> Result<Copied, CopyError> {
+    let signals = listen()?;
+    let asked = connect(caller, name)?.files(false);
+    let (files, _) = asked.map_err(|error| SandboxError::of_control(name, error))?;
+    let mut words: Vec<&[u8]> = vec![b"restore", b"/", SNAPSHOT.as_bytes(), b""];
+    words.extend(files.places.iter().map(|place| place.path.as_slice()));
+    let mut copying = Copying::start(caller, name, Action::ReceiveFiles, &words, &signals)?;
+    let sent = pass_on(&mut copying.streams, archive.as_fd());
+    let sent = sent.map_err(|source| CopyError::Stream {
+        act: "pass the snapshot on",
+        source,
+    });
+    let ((), skipped) = copying.finish(sent)?;
     Ok(Copied { skipped })
 }
 
@@ -326,10 +356,10 @@ fn send_files(
     Ok(packed?)
 }
 
-fn send_input(streams: &mut Streams<'_>) -> io::Result<()> {
+fn pass_on(streams: &mut Streams<'_>, source: BorrowedFd<'_>) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        match streams.read_from(rustix::stdio::stdin(), &mut piece)? {
+        match streams.read_from(source, &mut piece)? {
             0 => return Ok(()),
             count => streams.write_all(&piece[..count])?,
         }

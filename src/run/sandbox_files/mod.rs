@@ -2,17 +2,24 @@
 //!
 //! On the side of the sandbox a command of it packs or unpacks ([`inside`]), so that its files are what a
 //! command of it may see and change. What comes out is a stranger's archive: a reader unpacks it.
+//!
+//! A snapshot is packed on the host ([`reading`]), since no command sees which files of an image were deleted,
+//! and unpacked by a command of the new sandbox.
 
 mod copying;
 pub(super) mod inside;
+pub(super) mod private;
+mod reading;
 mod streams;
 
-pub(crate) use copying::{Copied, CopyError, Source, copy_in, copy_out, send_archive};
+pub(crate) use copying::{Copied, CopyError, Source, copy_in, copy_out, restore, send_archive};
+pub(crate) use reading::{Snapshot, diff, snapshot};
 
 /// The words that tell a command what it unpacks.
 const NAMED: &str = "named";
 const CONTENTS: &str = "contents";
 const ARCHIVE: &str = "archive";
+const SNAPSHOT: &str = "snapshot";
 /// The words that tell a command what it does with a link at the end of a path.
 const FOLLOW: &str = "follow";
 const KEEP: &str = "keep";

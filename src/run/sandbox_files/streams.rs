@@ -14,7 +14,7 @@ use sys::signal;
 /// Most bytes of the messages of a command that are kept.
 const MESSAGES_BYTES_MAX: usize = 256 << 10;
 /// Time between two looks for a signal while the caller does not read.
-const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads or writes the data of the command, and meanwhile its messages and the signals of this process.
 pub(super) struct Streams<'run> {

@@ -55,8 +55,21 @@ pub(super) struct Sources {
     /// Cached trees that are mounted directly.
     pub(super) entries: Vec<ViewEntry>,
     pub(super) mounts: Vec<RequestedMount>,
+    /// Those that are writable overlayfs.
+    pub(super) uppers: Vec<SourceUpper>,
     /// Claims that keep the trees from being removed.
     pub(super) in_use: Vec<InUse>,
+}
+
+/// A writable source.
+#[derive(Debug)]
+pub(super) struct SourceUpper {
+    /// Its absolute path in the sandbox.
+    pub(super) target: Vec<u8>,
+    /// Its upper directory in the writable space.
+    pub(super) upper: String,
+    /// The cached tree.
+    pub(super) lower: PathBuf,
 }
 
 #[derive(Debug)]

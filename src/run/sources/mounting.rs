@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::run::contract::space::make_directories;
 use crate::run::error::RunError;
 use crate::run::sources::error::SourceProblem;
-use crate::run::sources::{PulledSource, Sources, source_error};
+use crate::run::sources::{PulledSource, SourceUpper, Sources, source_error};
 use crate::run::unpacking::make_lower;
 use archive::{Tree, UnpackError};
 use sandbox::mounts::Owners;
@@ -78,6 +78,13 @@ impl Run<'_> {
             let access = private.access();
             let (view, source) = if mounted {
                 let overlay = number;
+                if private.pulled.source.writable {
+                    sources.uppers.push(SourceUpper {
+                        target: target_of(private.pulled.source),
+                        upper: format!("{}/upper", overlay_directory(number)),
+                        lower: private.pulled.path.clone(),
+                    });
+                }
                 (
                     SourceView::Overlayfs,
                     MountSource::Overlay { overlay, access },

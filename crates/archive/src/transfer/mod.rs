@@ -1,9 +1,16 @@
 //! Copies files between the host and a sandbox: a tar on the way ([`pack`](mod@pack), [`unpack`](mod@unpack)),
 //! and the place of its entries at the destination ([`place`]).
+//!
+//! A [`snapshot`] is the tar of the private files of a sandbox, as a layer of an image. [`changes`] lists them.
 
+pub mod changes;
+mod layer_rules;
 pub mod pack;
 pub mod place;
+pub mod snapshot;
 pub mod unpack;
+
+pub use layer_rules::{is_opaque, is_whiteout};
 
 /// The name of what is copied in the tar, and in the directory that it is unpacked to.
 pub const TOP: &[u8] = b"copy";

@@ -5,7 +5,7 @@
 //! opened.
 
 use std::io::{self, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -13,11 +13,13 @@ use rustix::io::Errno;
 use crate::canonical::{Fields, header_blocks, padding};
 use crate::entry_rules::SEGMENTS_MAX;
 use crate::tar_header::BLOCK_BYTES;
+use crate::transfer::layer_rules::{LayerEntry, LayerRules, is_opaque, mount_of};
+use crate::whiteout::{OPAQUE, PREFIX};
 use spec::path::{PATH_BYTES_MAX, escape};
 use sys::file::{open_beneath, type_name};
 
 /// Size of one read of a file, in bytes.
-const READ_BYTES: usize = 256 * 1024;
+pub(super) const READ_BYTES: usize = 256 * 1024;
 /// Permission bits that are kept: no set-user-id, no set-group-id.
 const KEPT_BITS: u32 = 0o1777;
 
@@ -75,23 +77,27 @@ pub fn pack(
         skip,
         buffer: vec![0; READ_BYTES],
         root: task.path,
+        layer: None,
     };
     packer.pack_root(task)?;
-    packer.write(&[0; 2 * BLOCK_BYTES])
+    packer.end()
 }
 
-struct Packer<'run> {
-    out: &'run mut dyn Write,
-    skip: &'run mut dyn FnMut(&str, &str),
-    buffer: Vec<u8>,
-    root: &'run [u8],
+pub(super) struct Packer<'run> {
+    pub(super) out: &'run mut dyn Write,
+    pub(super) skip: &'run mut dyn FnMut(&str, &str),
+    pub(super) buffer: Vec<u8>,
+    /// The path of the caller that the first segment of a name in the tar stands for.
+    pub(super) root: &'run [u8],
+    /// The tree becomes a part of a layer.
+    pub(super) layer: Option<LayerRules>,
 }
 
 /// A directory whose entries are packed.
-struct Level {
-    listing: Dir,
-    /// Its name in the tar.
-    name: Vec<u8>,
+pub(super) struct Level {
+    pub(super) listing: Dir,
+    /// Its name in the tar; empty for the root of a layer.
+    pub(super) name: Vec<u8>,
 }
 
 impl Packer<'_> {
@@ -129,7 +135,12 @@ impl Packer<'_> {
         }
     }
 
-    fn pack_below(&mut self, top: Level) -> Result<(), PackError> {
+    /// Writes the end of the tar.
+    pub(super) fn end(&mut self) -> Result<(), PackError> {
+        self.write(&[0; 2 * BLOCK_BYTES])
+    }
+
+    pub(super) fn pack_below(&mut self, top: Level) -> Result<(), PackError> {
         let mut open = vec![top];
         loop {
             let depth = open.len() + 1;
@@ -145,7 +156,10 @@ impl Packer<'_> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let path = [&level.name, &b"/"[..], name].concat();
+            let path = match level.name.as_slice() {
+                b"" => name.to_vec(),
+                above => [above, b"/", name].concat(),
+            };
             let directory = level
                 .listing
                 .fd()
@@ -187,6 +201,16 @@ impl Packer<'_> {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.unreadable(&path, errno)),
         };
+        if let Some(rules) = self.layer {
+            match rules.of_entry(name, &status) {
+                LayerEntry::Ordinary => (),
+                LayerEntry::Whiteout => return self.write_whiteout(&path).map(|()| None),
+                LayerEntry::LikeWhiteout => {
+                    self.skip(&path, "in a layer its name means that a file is deleted");
+                    return Ok(None);
+                }
+            }
+        }
         let opened = match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile | FileType::Directory => open_beneath(
                 directory,
@@ -221,12 +245,20 @@ impl Packer<'_> {
     /// Packs a file, or the entry of a directory, whose listing it returns.
     fn pack_opened(&mut self, opened: OwnedFd, path: Vec<u8>) -> Result<Option<Level>, PackError> {
         let failed = |errno| unreadable(&path, errno);
+        if let Some(rules) = self.layer
+            && mount_of(opened.as_fd()).map_err(failed)? != rules.mount
+        {
+            return Ok(None);
+        }
         let status = rustix::fs::fstat(&opened).map_err(failed)?;
         match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => self.write_file(&opened, &path, &status).map(|()| None),
             FileType::Directory => {
                 let name = [&path, &b"/"[..]].concat();
                 self.write(&header(&name, b'5', &status, 0, b""))?;
+                if self.layer.is_some_and(|rules| rules.is_upper) && is_opaque(opened.as_fd()) {
+                    self.write(&header(&[&name, OPAQUE].concat(), b'0', &status, 0, b""))?;
+                }
                 let listing = Dir::new(opened).map_err(failed)?;
                 Ok(Some(Level {
                     listing,
@@ -238,6 +270,20 @@ impl Packer<'_> {
                 Ok(None)
             }
         }
+    }
+
+    fn write_whiteout(&mut self, path: &[u8]) -> Result<(), PackError> {
+        let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => path.split_at(slash + 1),
+            None => (&b""[..], path),
+        };
+        let fields = Fields {
+            type_flag: b'0',
+            mode: 0,
+            size: 0,
+            modified_s: 0,
+        };
+        self.write(&header_blocks(&[above, PREFIX, name].concat(), fields, b""))
     }
 
     fn write_link(&mut self, path: &[u8], status: &Stat, target: &[u8]) -> Result<(), PackError> {
@@ -295,6 +341,9 @@ impl Packer<'_> {
 
     /// A path in the tar as the caller knows it.
     fn shown(&self, path: &[u8]) -> String {
+        if self.layer.is_some() {
+            return escape(&[b"/", path].concat());
+        }
         let below = path.iter().position(|byte| *byte == b'/');
         let below = below.map_or(&b""[..], |slash| &path[slash..]);
         let root = self.root.strip_suffix(b"/").unwrap_or(self.root);
@@ -325,7 +374,7 @@ fn header(name: &[u8], type_flag: u8, status: &Stat, size: u64, link: &[u8]) -> 
     header_blocks(name, fields, link)
 }
 
-fn unreadable(path: &[u8], errno: Errno) -> PackError {
+pub(super) fn unreadable(path: &[u8], errno: Errno) -> PackError {
     PackError::Unreadable {
         path: escape(path),
         errno,

@@ -3,6 +3,7 @@
 //! They are unpacked to a new directory beside their place, and moved from there once all is unpacked: a
 //! copy that fails leaves nothing. No link below the destination is followed.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
@@ -35,6 +36,12 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
+    /// Whether the entry lies on another mount than its place.
+    #[must_use]
+    pub fn is_on_another_mount(&self) -> bool {
+        matches!(self, Self::Call { errno, .. } if *errno == Errno::XDEV)
+    }
+
     /// Whether the file system is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -90,7 +97,7 @@ pub struct Fresh<'place> {
     place: &'place Place,
     name: String,
     directory: OwnedFd,
-    is_removed: bool,
+    is_removed: Cell<bool>,
 }
 
 impl Place {
@@ -150,6 +157,12 @@ impl Place {
         })
     }
 
+    /// Where the entries will be.
+    #[must_use]
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
     /// Limits of what can be placed here: as many bytes as the file system has free.
     ///
     /// # Errors
@@ -188,7 +201,7 @@ impl Place {
                 place: self,
                 name,
                 directory,
-                is_removed: false,
+                is_removed: Cell::new(false),
             }),
             Err(errno) => {
                 let removed = rustix::fs::unlinkat(directory, &*name, AtFlags::REMOVEDIR);
@@ -209,14 +222,14 @@ impl Fresh<'_> {
     ///
     /// # Errors
     /// [`PlaceError`]. If a call fails, and not the check, some of the entries may have been moved.
-    pub fn place(mut self) -> Result<(), PlaceError> {
+    pub fn place(&self) -> Result<(), PlaceError> {
         let placed = self.place_entries();
         let removed = self.remove();
         placed.and(removed.map_err(|errno| call("remove", self.name.as_bytes(), errno)))
     }
 
-    fn remove(&mut self) -> Result<(), Errno> {
-        if std::mem::replace(&mut self.is_removed, true) {
+    fn remove(&self) -> Result<(), Errno> {
+        if self.is_removed.replace(true) {
             return Ok(());
         }
         remove_tree(self.place.directory.as_fd(), self.name.as_bytes())

@@ -14,7 +14,9 @@ use super::{Refusal, VERSION, answer, request};
 use crate::prepare::BodyStreams;
 use crate::records::RecordsError;
 use crate::steps::ChildStep;
-use spec::sandboxes::{CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, SandboxState};
+use spec::sandboxes::{
+    CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, PrivateFiles, SandboxState,
+};
 use sys::file::errno_of;
 use sys::link::{self, Message, Received};
 
@@ -185,6 +187,24 @@ impl Client {
         self.ask(request::STATE, memory_file().map_err(failed)?)
     }
 
+    /// Asks for the private files of the sandbox, and their directories in the same order. With
+    /// `freezes`, the processes of the sandbox stand still until this client is dropped, unless the answer
+    /// says that they cannot.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn files(&self, freezes: bool) -> Result<(PrivateFiles, Vec<OwnedFd>), ControlError> {
+        let failed = call("ask the supervisor for the files of the sandbox");
+        let mut document = memory_file().map_err(failed)?;
+        self.send(request::FILES, [freezes.into(), 0], &[document.as_fd()])?;
+        let directories: Vec<OwnedFd> = self.expect_done()?.into_iter().flatten().collect();
+        let files: PrivateFiles = read_answer(&mut document)?;
+        match files.places.len() == directories.len() {
+            true => Ok((files, directories)),
+            false => Err(ControlError::Malformed),
+        }
+    }
+
     /// Asks for what a command wrote.
     ///
     /// # Errors
@@ -197,12 +217,7 @@ impl Client {
     fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
         self.send(kind, [0; 2], &[document.as_fd()])?;
         self.expect_done()?;
-        let mut text = Vec::new();
-        let read = document
-            .seek(SeekFrom::Start(0))
-            .and_then(|_start| document.read_to_end(&mut text));
-        read.map_err(|error| call("read the answer of the supervisor")(errno_of(&error)))?;
-        serde_json::from_slice(&text).map_err(|_encode| ControlError::Malformed)
+        read_answer(&mut document)
     }
 
     /// Stops all processes of the sandbox.
@@ -211,7 +226,7 @@ impl Client {
     /// [`ControlError`].
     pub fn pause(&self) -> Result<(), ControlError> {
         self.send(request::PAUSE, [0; 2], &[])?;
-        self.expect_done()
+        self.expect_done().map(drop)
     }
 
     /// Lets them go on.
@@ -220,7 +235,7 @@ impl Client {
     /// [`ControlError`].
     pub fn resume(&self) -> Result<(), ControlError> {
         self.send(request::RESUME, [0; 2], &[])?;
-        self.expect_done()
+        self.expect_done().map(drop)
     }
 
     /// Sends `signal` to the process group of the command with this id, or SIGKILL to its session.
@@ -231,7 +246,7 @@ impl Client {
         // No command has an id that is not representable.
         let id = i32::try_from(id).unwrap_or(0);
         self.send(request::KILL, [signal, id], &[])?;
-        self.expect_done()
+        self.expect_done().map(drop)
     }
 
     /// Ends the sandbox and waits until its supervisor has removed everything and ended. With `force`
@@ -257,11 +272,11 @@ impl Client {
         }
     }
 
-    fn expect_done(&self) -> Result<(), ControlError> {
+    fn expect_done(&self) -> Result<Received, ControlError> {
         match self.hear()? {
             // It ended before it read the request.
             None => Err(ControlError::NoSandbox),
-            Some((message, _)) if message.kind == answer::DONE => Ok(()),
+            Some((message, received)) if message.kind == answer::DONE => Ok(received),
             Some((message, _)) if message.kind == answer::REFUSED => {
                 let refusal = Refusal::of_number(message.values[0]);
                 Err(refusal.map_or(ControlError::Malformed, ControlError::Refused))
@@ -286,6 +301,15 @@ impl Client {
 
 fn memory_file() -> Result<File, Errno> {
     memfd_create(c"control", MemfdFlags::CLOEXEC).map(File::from)
+}
+
+fn read_answer<T: DeserializeOwned>(document: &mut File) -> Result<T, ControlError> {
+    let mut text = Vec::new();
+    let read = document
+        .seek(SeekFrom::Start(0))
+        .and_then(|_start| document.read_to_end(&mut text));
+    read.map_err(|error| call("read the answer of the supervisor")(errno_of(&error)))?;
+    serde_json::from_slice(&text).map_err(|_encode| ControlError::Malformed)
 }
 
 /// A file with `wanted`, read from its start.

@@ -9,6 +9,7 @@ mod attach;
 mod client;
 mod clock;
 mod ending;
+mod files;
 mod logs;
 mod requester;
 mod running;
@@ -17,6 +18,7 @@ mod server;
 pub use attach::CallerStreams;
 pub(crate) use client::listen;
 pub use client::{Answer, Client, ControlError};
+pub use files::PrivateDirectory;
 pub use logs::{Mask, OutputMasks};
 pub use server::{BuiltIns, Commands, CommandsPlan};
 
@@ -42,6 +44,9 @@ mod request {
     pub(super) const LOG: u32 = 7;
     /// Send a signal to a command: version, number, the command's id.
     pub(super) const KILL: u32 = 8;
+    /// Write the [`spec::sandboxes::PrivateFiles`] into the file that comes with it, and answer with their
+    /// descriptors: version, and 1 to stop all processes until the client leaves.
+    pub(super) const FILES: u32 = 9;
 }
 
 /// Answers of the supervisor.

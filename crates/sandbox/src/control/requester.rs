@@ -27,6 +27,11 @@ pub(super) enum Task {
     },
     /// It waits for output of a command.
     Following,
+    /// It reads the files of the sandbox.
+    Reading {
+        /// The sandbox was paused for it.
+        resumes: bool,
+    },
     /// It waits for the end of the supervisor.
     Staying,
     Done,

@@ -10,6 +10,7 @@ use rustix::net::SocketFlags;
 use serde::Serialize;
 
 use super::clock::Clock;
+use super::files::PrivateDirectory;
 use super::logs::{Logs, OutputMasks};
 use super::requester::{Client, Task};
 use super::running::{CommandList, Ended};
@@ -37,6 +38,8 @@ pub struct CommandsPlan {
     /// What each command gets besides its words.
     pub common: CommandPlan,
     pub built_ins: BuiltIns,
+    /// What clients may read.
+    pub private: Vec<PrivateDirectory>,
     pub state: SandboxState,
     /// For the output that is kept.
     pub masks: OutputMasks,
@@ -67,6 +70,7 @@ pub struct Commands {
     /// What each command gets besides its words.
     common: CommandPlan,
     built_ins: BuiltIns,
+    pub(super) private: Vec<PrivateDirectory>,
     /// Without its commands.
     pub(super) state: SandboxState,
     pub(super) list: CommandList,
@@ -92,6 +96,7 @@ impl Commands {
             socket: plan.socket,
             common: plan.common,
             built_ins: plan.built_ins,
+            private: plan.private,
             state: plan.state,
             list: CommandList::default(),
             logs: Logs::new(plan.masks),
@@ -193,6 +198,9 @@ impl Commands {
             // A client that speaks something else is as one that is gone.
             Ok(None) | Err(_) => {
                 client.leave();
+                if matches!(client.task, Task::Reading { .. }) {
+                    self.end_reading(number, group);
+                }
                 return Ok(());
             }
         };
@@ -238,12 +246,21 @@ impl Commands {
                 self.begin_log(number, &mut received);
                 Ok(())
             }
+            (request::FILES, Task::Asking) => {
+                self.pass_files(number, value != 0, &mut received, group);
+                Ok(())
+            }
             (request::KILL, Task::Asking) if SIGNALS.contains(&value) => {
                 let sent = self.kill(value, id, launched)?;
                 self.reply(number, sent);
                 Ok(())
             }
             (request::END, Task::Asking) => self.end(number, value != 0, launched, group),
+            (_, Task::Reading { .. }) => {
+                client.refuse(Refusal::Malformed);
+                self.end_reading(number, group);
+                Ok(())
+            }
             _ => {
                 client.refuse(Refusal::Malformed);
                 Ok(())
@@ -438,13 +455,13 @@ impl Commands {
 }
 
 /// Writing to a pipe might wait for its reader.
-fn regular(file: OwnedFd) -> Option<File> {
+pub(super) fn regular(file: OwnedFd) -> Option<File> {
     let is_regular = regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).is_ok();
     is_regular.then(|| File::from(file))
 }
 
 /// Replaces the content of a file by a document.
-fn replace(mut file: File, document: &impl Serialize) -> std::io::Result<()> {
+pub(super) fn replace(mut file: File, document: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_vec(document)?;
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;

@@ -235,6 +235,20 @@ def test_hostile_files_are_no_way_to_the_host(box: Sandbox, tmp_path: Path) -> N
     assert raised.value.code == "file_too_large"
 
 
+def test_a_snapshot_becomes_another_sandbox(
+    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    box.write("/scratch/kept", b"kept")
+    box.snapshot("-")
+    box.write("/scratch/kept", b"later")
+    with Sandbox.create(snapshot="-", memory="99m") as other:
+        assert other.read("/scratch/kept") == b"kept"
+    assert other.report is not None and other.report["limits"]["memory_bytes"]["effective"] == 99 << 20
+    with pytest.raises(RunnerError):
+        Sandbox.create(snapshot="missing")
+
+
 def test_denials_of_all_commands_are_in_the_report(box: Sandbox) -> None:
     assert box.denials == []
     box.run(["unshare", "-m", "true"])

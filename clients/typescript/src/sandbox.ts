@@ -19,6 +19,8 @@ const STDERR_TAIL = 8 << 10;
 
 export interface CreateOptions extends CommandOptions, SandboxFlags {
   readonly name?: string;
+  /** A file of `snapshot`, whose files the sandbox gets. */
+  readonly snapshot?: string;
   /** Ends the sandbox if no command runs or comes for this time. */
   readonly idleTimeout?: Time;
 }
@@ -70,7 +72,9 @@ export class Sandbox implements AsyncDisposable {
     const sandbox = new Sandbox(options.name ?? `node-${randomBytes(8).toString("hex")}`, program);
     sandbox.#directory = await mkdtemp(join(tmpdir(), "runner-client-"));
     const flags = [`--name=${sandbox.name}`, `--json=${join(sandbox.#directory, "report.json")}`];
-    const words = ["sandbox", "create", ...flags, ...own];
+    const { snapshot } = options;
+    const words = ["sandbox", snapshot === undefined ? "create" : "restore", ...flags, ...own];
+    if (snapshot !== undefined) words.push("--", hostPath(snapshot));
     // A sandbox of that name may be there, which is not for us to remove.
     const other = options.name === undefined ? null : await sandbox.state();
     try {
@@ -205,6 +209,11 @@ export class Sandbox implements AsyncDisposable {
   /** Copies a file or a directory to the host, as `docker cp` does. */
   async copyOut(source: string, destination: string): Promise<void> {
     await this.call("cp", ["--", `${this.name}:${source}`, hostPath(destination)]);
+  }
+
+  /** Writes the files of the sandbox to a tar, as a whole or not at all; processes are not kept. */
+  async snapshot(file: string): Promise<void> {
+    await this.call("snapshot", ["--", this.name, hostPath(file)]);
   }
 
   /** Freezes all processes. */

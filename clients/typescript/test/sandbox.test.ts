@@ -207,6 +207,17 @@ test("hostile files are no way to the host", async () => {
   await assert.rejects(box.read("/scratch/large", { maxSize: 1999 }), withCode("file_too_large"));
 });
 
+test("a snapshot becomes another sandbox", async () => {
+  await using box = await Sandbox.create();
+  await box.write("/scratch/kept", "kept");
+  const file = join(place, "files.tar");
+  await box.snapshot(file);
+  await box.write("/scratch/kept", "later");
+  await using other = await Sandbox.create({ snapshot: file });
+  assert.equal((await other.read("/scratch/kept")).toString(), "kept");
+  await assert.rejects(Sandbox.create({ snapshot: join(place, "missing") }), RunnerError);
+});
+
 test("a paused sandbox refuses commands until it is resumed", async () => {
   await using box = await Sandbox.create();
   try {

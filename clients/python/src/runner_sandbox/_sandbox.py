@@ -47,6 +47,7 @@ class Sandbox:
         cls: Type[S],
         *,
         name: Optional[str] = None,
+        snapshot: Optional[PathLike] = None,
         ro: Paths = (),
         rw: Paths = (),
         memory: Optional[Size] = None,
@@ -60,7 +61,7 @@ class Sandbox:
     ) -> S:
         """Creates a sandbox. Limits are those of all commands together, ``timeout`` that of the sandbox.
 
-        Raises `RunnerError` if it was refused or could not be started.
+        ``snapshot`` is a file of `snapshot`, whose files it gets. Raises `RunnerError` if it was refused or could not be started.
         """
         sandbox = cls(name or f"py-{secrets.token_hex(8)}", program=program)
         sandbox._directory = tempfile.TemporaryDirectory(prefix="runner-client-")
@@ -68,10 +69,11 @@ class Sandbox:
         own += [*sandbox_flags(ro, rw, memory, net, flags), *command_flags(env, cwd, timeout)]
         if idle_timeout is not None:
             own.append(f"--idle-timeout={time_of(idle_timeout)}")
+        verb = ["create", *own] if snapshot is None else ["restore", *own, "--", _host_path(snapshot)]
         # A sandbox of that name may be there, which is not for us to remove.
         other = sandbox.state() if name else None
         try:
-            done = sandbox._program.call(["sandbox", "create", *own], limit=1 << 16)
+            done = sandbox._program.call(["sandbox", *verb], limit=1 << 16)
             if done.code != 0:
                 raise sandbox._creation_error(done)
         except BaseException as error:
@@ -184,6 +186,10 @@ class Sandbox:
     def copy_out(self, source: PathLike, destination: PathLike) -> None:
         """Copies a file or a directory to the host, as ``docker cp`` does."""
         self._call("cp", "--", f"{self.name}:{os.fspath(source)}", _host_path(destination))
+
+    def snapshot(self, file: PathLike) -> None:
+        """Writes the files of the sandbox to a tar, as a whole or not at all; processes are not kept."""
+        self._call("snapshot", "--", self.name, _host_path(file))
 
     def pause(self) -> None:
         """Freezes all processes."""

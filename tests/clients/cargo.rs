@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::packages::{succeed, tool};
-use support::{runner, skip};
+use support::{needs_root, runner, skip};
 
 use crate::documentation::examples;
 use crate::place::{Place, shown};
@@ -58,7 +58,7 @@ fn published(place: &Place) -> Option<PathBuf> {
     let metadata = match succeed(&mut metadata) {
         Ok(metadata) => metadata,
         Err(why) => {
-            skip(&format!("cargo does not say where {PUBLISHED} is: {why}"));
+            needs_root(&format!("cargo does not say where {PUBLISHED} is: {why}"));
             return None;
         }
     };

@@ -43,7 +43,10 @@ export interface Running {
   readonly stderr: Readable;
   /** Its end, without the output. */
   readonly ended: Promise<Result>;
-  /** Sends a signal to its process group; the second one that asks for the end is SIGKILL. */
+  /**
+   * Sends a signal to its process group; the second one that asks for the end is SIGKILL. Without a
+   * signal: SIGTERM, and SIGKILL after two seconds.
+   */
   kill(signal?: NodeJS.Signals): void;
 }
 

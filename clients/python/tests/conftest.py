@@ -1,0 +1,3 @@
+"""Plugins of the tests."""
+
+pytest_plugins = ["pytester"]

@@ -1,0 +1,402 @@
+/** A sandbox that stays from one command to the next. */
+
+import { randomBytes } from "node:crypto";
+import { chmod, lstat, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { isAbsolute, join } from "node:path";
+import { PassThrough, type Readable, type Writable } from "node:stream";
+import { finished } from "node:stream/promises";
+
+import type { CommandRecord, Denial, Report, SandboxListing, SandboxState } from "./documents.js";
+import { RunnerError } from "./errors.js";
+import { commandFlags, sandboxFlags, timeOf, wordsOf, type CommandOptions, type SandboxFlags, type Time } from "./flags.js";
+import { askToEnd, collect, findProgram, refusal, type CallOptions, type Done, type Program } from "./program.js";
+import { Result } from "./result.js";
+
+const OUTPUT_MAX = 16 << 20;
+const READ_MAX = 64 << 20;
+const STDERR_TAIL = 8 << 10;
+
+export interface CreateOptions extends CommandOptions, SandboxFlags {
+  readonly name?: string;
+  /** A file of `snapshot`, whose files the sandbox gets. */
+  readonly snapshot?: string;
+  /** Ends the sandbox if no command runs or comes for this time. */
+  readonly idleTimeout?: Time;
+}
+
+export interface RunInOptions extends CommandOptions {
+  readonly input?: string | Uint8Array;
+  /** Bytes of each stream that are kept; 16 MiB. */
+  readonly maxOutput?: number;
+}
+
+export interface WaitOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** A command of `Sandbox.spawn`. Its streams must be read, else it waits. */
+export interface Running {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  /** At its end the program may add a line of its own. */
+  readonly stderr: Readable;
+  /** Its end, without the output. */
+  readonly ended: Promise<Result>;
+  /**
+   * Sends a signal to its process group; the second one that asks for the end is SIGKILL. Without a
+   * signal: SIGTERM, and SIGKILL after two seconds.
+   */
+  kill(signal?: NodeJS.Signals): void;
+}
+
+/**
+ * A sandbox of `runner sandbox`; `await using` removes it at the end of the block.
+ *
+ * A process that is ended by a signal cannot remove its sandbox: `idleTimeout` ends it then.
+ */
+export class Sandbox implements AsyncDisposable {
+  /** The report of the whole sandbox: once it has ended, if `create` made it. */
+  report: Report | null = null;
+  #directory: string | null = null;
+  #isRemoved = false;
+
+  private constructor(
+    readonly name: string,
+    /** @internal */
+    readonly program: Program,
+  ) {}
+
+  /** Creates a sandbox. Limits are those of all commands together, `timeout` that of the sandbox. */
+  static async create(options: CreateOptions = {}): Promise<Sandbox> {
+    const own = [...sandboxFlags(options), ...commandFlags(options)];
+    if (options.idleTimeout !== undefined) own.push(`--idle-timeout=${timeOf(options.idleTimeout)}`);
+    const program = await findProgram(options.program);
+    const sandbox = new Sandbox(options.name ?? `node-${randomBytes(8).toString("hex")}`, program);
+    sandbox.#directory = await mkdtemp(join(tmpdir(), "runner-client-"));
+    const flags = [`--name=${sandbox.name}`, `--json=${join(sandbox.#directory, "report.json")}`];
+    const { snapshot } = options;
+    const words = ["sandbox", snapshot === undefined ? "create" : "restore", ...flags, ...own];
+    if (snapshot !== undefined) words.push("--", hostPath(snapshot));
+    // A sandbox of that name may be there, which is not for us to remove.
+    const other = options.name === undefined ? null : await sandbox.state();
+    try {
+      const done = await program.call(words, { limit: 1 << 16, signal: options.signal });
+      if (done.code !== 0) throw await sandbox.#creationError(done);
+    } catch (error) {
+      // It may have started before an abort.
+      const state = isAborted(error) ? await sandbox.state() : null;
+      if (state !== null && state.run_id !== other?.run_id) await sandbox.remove({ force: true });
+      await sandbox.#forget();
+      throw error;
+    }
+    return sandbox;
+  }
+
+  /** A sandbox that exists. */
+  static async open(name: string, options: Pick<SandboxFlags, "program"> = {}): Promise<Sandbox> {
+    return new Sandbox(name, await findProgram(options.program));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.remove({ force: true });
+  }
+
+  /** What all commands tried and were denied: once the sandbox has ended, if `create` made it. */
+  get denials(): readonly Denial[] {
+    return this.report?.denials ?? [];
+  }
+
+  /** Runs a command to its end. Rejects with `RunnerError` if it could not be started or the sandbox ended. */
+  async run(argv: readonly string[], options: RunInOptions = {}): Promise<Result> {
+    const running = this.#spawn(argv, options, options.input !== undefined);
+    const limit = options.maxOutput ?? OUTPUT_MAX;
+    const stdout = collect(running.stdout, limit);
+    const stderr = collect(running.stderr, limit);
+    running.stdin.end(options.input);
+    const ended = await running.ended;
+    await finished(running.stderr);
+    let errors = stderr.kept;
+    if (ended.outcome === "timed_out" && stderr.dropped === 0) {
+      // The line that the program itself has written last.
+      errors = errors.subarray(0, Math.max(errors.lastIndexOf("runner: timed out: "), 0));
+    }
+    return new Result({
+      ...ended,
+      stdout: stdout.kept,
+      stderr: errors,
+      stdoutDropped: stdout.dropped,
+      stderrDropped: stderr.dropped,
+    });
+  }
+
+  /** Starts a command with streams; its input must be ended if it reads it. */
+  spawn(argv: readonly string[], options: CommandOptions = {}): Running {
+    return this.#spawn(argv, options, true);
+  }
+
+  #spawn(argv: readonly string[], options: CommandOptions, hasInput: boolean): Running {
+    const words = wordsOf(argv);
+    const own = ["--quiet", ...commandFlags(options), ...(hasInput ? ["--interactive"] : [])];
+    const since = new Date().toISOString();
+    const [child, code] = this.program.spawn(
+      ["sandbox", "exec", ...own, "--", this.name, ...words],
+      hasInput,
+      { signal: options.signal },
+    );
+    let tail = Buffer.alloc(0);
+    const stderr = new PassThrough();
+    child.stderr?.on("data", (chunk: Buffer) => (tail = Buffer.concat([tail, chunk]).subarray(-STDERR_TAIL)));
+    child.stderr?.pipe(stderr);
+    const ended = code.then(async (code) => {
+      // Other codes are the command's own.
+      const record = code >= 124 ? await this.#recordOf(words, code, tail, since) : null;
+      return endOf(words, code, record);
+    });
+    // Whoever reads the streams alone gets no unhandled rejection.
+    ended.catch(() => undefined);
+    return {
+      stdin: child.stdin ?? new PassThrough().end(),
+      stdout: child.stdout ?? new PassThrough().end(),
+      stderr,
+      ended,
+      kill: (signal) => void (signal === undefined ? askToEnd(child) : child.kill(signal)),
+    };
+  }
+
+  /** Starts a command that outlives this process, and resolves once it runs. */
+  async start(argv: readonly string[], options: CommandOptions = {}): Promise<Command> {
+    const words = wordsOf(argv);
+    const own = ["--detach", ...commandFlags(options)];
+    const done = await this.call("exec", [...own, "--", this.name, ...words], { signal: options.signal });
+    return new Command(this, Number(done.stdout.kept.toString("utf8")), words);
+  }
+
+  /** Writes a file, whose directory must exist, as a whole or not at all. */
+  async write(path: string, content: string | Uint8Array, { mode = 0o644 } = {}): Promise<void> {
+    const at = path.lastIndexOf("/");
+    const name = path.slice(at + 1);
+    if (["", ".", ".."].includes(name)) {
+      throw new TypeError(`${JSON.stringify(path)} does not end with the name of a file`);
+    }
+    await inTemporaryDirectory(async (place) => {
+      const file = join(place, name);
+      await writeFile(file, content);
+      await chmod(file, mode);
+      // With a slash at its end the directory must exist.
+      await this.call("cp", ["--", file, `${this.name}:${path.slice(0, Math.max(at, 0))}/`]);
+    });
+  }
+
+  /** The content of a file; links are followed in the sandbox. */
+  async read(path: string, { maxSize = READ_MAX } = {}): Promise<Buffer> {
+    return inTemporaryDirectory(async (place) => {
+      const file = join(place, "file");
+      await this.call("cp", ["--follow-link", "--", `${this.name}:${path}`, file]);
+      const found = await lstat(file);
+      const shown = JSON.stringify(path);
+      if (!found.isFile()) throw new RunnerError("not_a_file", `${shown} is a directory`, "copyOut copies it");
+      if (found.size > maxSize) {
+        const reason = `${shown} has ${found.size} bytes; maxSize is ${maxSize}`;
+        throw new RunnerError("file_too_large", reason, "pass a larger maxSize, or use copyOut");
+      }
+      return readFile(file);
+    });
+  }
+
+  /** Copies a file or a directory of the host, as `docker cp` does. */
+  async copyIn(source: string, destination: string): Promise<void> {
+    await this.call("cp", ["--", hostPath(source), `${this.name}:${destination}`]);
+  }
+
+  /** Copies a file or a directory to the host, as `docker cp` does. */
+  async copyOut(source: string, destination: string): Promise<void> {
+    await this.call("cp", ["--", `${this.name}:${source}`, hostPath(destination)]);
+  }
+
+  /** Writes the files of the sandbox to a tar, as a whole or not at all; processes are not kept. */
+  async snapshot(file: string): Promise<void> {
+    await this.call("snapshot", ["--", this.name, hostPath(file)]);
+  }
+
+  /** Freezes all processes. */
+  async pause(): Promise<void> {
+    await this.call("pause", ["--", this.name]);
+  }
+
+  /** Lets them go on. */
+  async resume(): Promise<void> {
+    await this.call("resume", ["--", this.name]);
+  }
+
+  /**
+   * Ends the sandbox, deletes its private files, and reads its report.
+   *
+   * Refused while a command runs, without `force`. One that has ended already is no error.
+   */
+  async remove({ force = false } = {}): Promise<void> {
+    if (this.#isRemoved) return;
+    const words = ["sandbox", "rm", "--quiet", ...(force ? ["--force"] : []), "--", this.name];
+    const done = await this.program.call(words, { isApart: true });
+    if (done.code !== 0) {
+      const error = refusal(done.code, done.stderr.kept);
+      if (error.code !== "no_sandbox") throw error;
+    }
+    this.report = await this.#readReport();
+    await this.#forget();
+  }
+
+  /** The sandbox and its commands as `runner sandbox ls` lists them; `null`: it has ended. */
+  async state(): Promise<SandboxState | null> {
+    const done = await this.call("ls", ["--json"]);
+    const listing = JSON.parse(done.stdout.kept.toString("utf8")) as SandboxListing;
+    return listing.sandboxes.find(({ name }) => name === this.name) ?? null;
+  }
+
+  /** The commands that run, and the last that have ended. */
+  async commandRecords(): Promise<readonly CommandRecord[]> {
+    const state = await this.state();
+    if (state !== null) return [...state.commands, ...state.ended.latest];
+    const report = this.report ?? (await this.#readReport());
+    if (!report?.commands) throw await this.endedError();
+    return report.commands.latest;
+  }
+
+  /** @internal */
+  async call(verb: string, words: readonly string[], options: CallOptions = {}): Promise<Done> {
+    return this.program.check(["sandbox", verb, ...words], options);
+  }
+
+  /** @internal */
+  async endedError(): Promise<RunnerError> {
+    const report = this.report ?? (await this.#readReport());
+    const why = report === null ? "" : `: ${report.outcome}`;
+    return new RunnerError("sandbox_ended", `the sandbox ${this.name} has ended${why}`);
+  }
+
+  /**
+   * The record of a command that ended with a code which may also be of the program itself.
+   *
+   * Its output says nothing: a command can write the same. A command that could not be started has no
+   * record.
+   */
+  async #recordOf(argv: readonly string[], code: number, stderr: Buffer, since: string): Promise<CommandRecord> {
+    let records: readonly CommandRecord[];
+    try {
+      records = await this.commandRecords();
+    } catch {
+      throw code >= 125 && code <= 127 ? refusal(code, stderr) : await this.endedError();
+    }
+    const isOurs = (record: CommandRecord): boolean =>
+      !record.is_detached && record.started_at >= since && hasWords(record, argv) && codeOf(record) === code;
+    const found = records.filter(isOurs).at(-1);
+    if (found === undefined) throw refusal(code, stderr);
+    if (found.outcome === "cancelled") throw await this.endedError();
+    return found;
+  }
+
+  async #readReport(): Promise<Report | null> {
+    if (this.#directory === null) return null;
+    try {
+      const text = await readFile(join(this.#directory, "report.json"), "utf8");
+      return text === "" ? null : (JSON.parse(text) as Report);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+  }
+
+  async #creationError(done: Done): Promise<RunnerError> {
+    const error = (await this.#readReport())?.error;
+    return error ? new RunnerError(error.code, error.message, error.hint) : refusal(done.code, done.stderr.kept);
+  }
+
+  async #forget(): Promise<void> {
+    this.#isRemoved = true;
+    const directory = this.#directory;
+    this.#directory = null;
+    if (directory !== null) await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** A command that `Sandbox.start` has started. */
+export class Command {
+  constructor(
+    readonly sandbox: Sandbox,
+    readonly id: number,
+    readonly argv: readonly string[],
+  ) {}
+
+  /** Standard output and error so far; the sandbox keeps the last 128 KiB of each. */
+  async logs(): Promise<{ readonly stdout: Buffer; readonly stderr: Buffer }> {
+    const done = await this.sandbox.call("logs", ["--quiet", "--", this.sandbox.name, `${this.id}`]);
+    return { stdout: done.stdout.kept, stderr: done.stderr.kept };
+  }
+
+  /** Waits for its end; the output is that of `logs`. An abort of `signal` ends the waiting alone. */
+  async wait({ signal }: WaitOptions = {}): Promise<Result> {
+    const words = ["sandbox", "logs", "--follow", "--", this.sandbox.name, `${this.id}`];
+    await this.sandbox.program.call(words, { limit: 0, signal });
+    const record = (await this.sandbox.commandRecords()).find(({ id }) => id === this.id);
+    if (record === undefined || record.outcome === null) {
+      // No log to wait for: more commands than the sandbox keeps output of.
+      await this.logs();
+      throw new RunnerError("no_record", `the sandbox ${this.sandbox.name} does not list command ${this.id}`);
+    }
+    if (record.outcome === "cancelled") throw await this.sandbox.endedError();
+    return new Result({ ...endOf(this.argv, codeOf(record), record), ...(await this.logs()) });
+  }
+
+  /** Sends a signal to its process group; KILL goes to everything that it has started. */
+  async kill(signal = "KILL"): Promise<void> {
+    await this.sandbox.call("kill", [`--signal=${signal}`, "--", this.sandbox.name, `${this.id}`]);
+  }
+}
+
+/** Whether the program did not say itself why it ended. */
+function isAborted(error: unknown): boolean {
+  return !(error instanceof RunnerError) || error.code === "unknown";
+}
+
+async function inTemporaryDirectory<T>(act: (place: string) => Promise<T>): Promise<T> {
+  const place = await mkdtemp(join(tmpdir(), "runner-client-"));
+  try {
+    return await act(place);
+  } finally {
+    await rm(place, { recursive: true, force: true });
+  }
+}
+
+/** Absolute, so that it is no flag and no NAME:PATH; what its end means stays. */
+function hostPath(path: string): string {
+  return isAbsolute(path) ? path : `${process.cwd()}/${path}`;
+}
+
+function endOf(argv: readonly string[], exitCode: number, record: CommandRecord | null): Result {
+  return new Result({
+    argv,
+    outcome: record?.outcome ?? "exited",
+    exitCode,
+    signal: record?.exit?.signal ?? null,
+    stdout: Buffer.alloc(0),
+    stderr: Buffer.alloc(0),
+    stdoutDropped: 0,
+    stderrDropped: 0,
+    report: null,
+  });
+}
+
+/** The exit code of `runner sandbox exec` for a command that has ended. */
+function codeOf({ outcome, exit }: CommandRecord): number {
+  if (outcome === "timed_out") return 124;
+  if (exit === null || outcome === "cancelled") return 137;
+  return exit.code ?? 128 + (exit.signal ?? 0);
+}
+
+/** Whether these are its words, as far as the list shows them: it escapes and cuts. */
+function hasWords(record: CommandRecord, argv: readonly string[]): boolean {
+  return record.argv.every((shown, index) => {
+    const word = argv[index] ?? "";
+    return shown === word || shown.endsWith("…") || !/^[ -\[\]-~]*$/.test(word);
+  });
+}

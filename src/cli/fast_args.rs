@@ -174,6 +174,7 @@ fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
         detach,
         env: flags.environment.env,
         timeout: None,
+        json: None,
         workdir: flags.view.workdir,
         sandbox,
         command: command.to_vec(),

@@ -43,6 +43,8 @@ pub enum SchemaName {
     Ps,
     /// What `sandbox ls --json` prints
     Sandboxes,
+    /// What `sandbox exec --json` writes
+    Command,
 }
 
 /// The schema of a document, as in `schemas/`.
@@ -62,6 +64,7 @@ pub fn text(name: SchemaName) -> Cow<'static, str> {
         SchemaName::Events => include_str!("../../schemas/events.schema.json"),
         SchemaName::History => include_str!("../../schemas/history.schema.json"),
         SchemaName::Sandboxes => include_str!("../../schemas/sandboxes.schema.json"),
+        SchemaName::Command => include_str!("../../schemas/command.schema.json"),
         SchemaName::Ps => include_str!("../../schemas/ps.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),
     };

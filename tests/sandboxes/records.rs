@@ -1,6 +1,7 @@
 //! What a sandbox says of its commands: while it lives, and in its report.
 
 use crate::host::{Host, said};
+use runner::cli::schema::{self, SchemaName};
 use serde_json::Value;
 use support::invariants::eventually;
 
@@ -166,4 +167,89 @@ fn a_thousand_detached_commands_leave_no_memory_in_the_supervisor() {
     let report = report(&path);
     assert_eq!(report["commands"]["unlisted"], 1000 - 128);
     assert_eq!(report["commands"]["latest"][127]["id"], 1000);
+}
+
+/// The document of `--json`, and the exit code.
+fn result(host: &Host, words: &[&str]) -> (Value, i32) {
+    let file = host.ground.path("result.json");
+    let flag = format!("--json={}", file.display());
+    let said = host.say(&[&["sandbox", "exec", &flag], words].concat());
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::remove_file(&file).expect("removed");
+    let result: Value = serde_json::from_str(&text).expect("a document");
+    let schema: Value = serde_json::from_str(&schema::text(SchemaName::Command)).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    assert!(validator.is_valid(&result), "{result}");
+    (result, said.code)
+}
+
+/// The exit code alone tells none of these from a command that exits with it.
+#[test]
+fn the_result_of_exec_tells_a_command_s_end_from_that_of_the_runner() {
+    let host = Host::new();
+    host.create("one", &["--grace", "0s"]);
+    let shell = |text| ["one", "--", "sh", "-c", text];
+    let rows: [(&[&str], i32, Value, Value, Value); 7] = [
+        (
+            &shell("exit 125"),
+            125,
+            1.into(),
+            "exited".into(),
+            Value::Null,
+        ),
+        (
+            &shell("kill -9 $$"),
+            137,
+            2.into(),
+            "signaled".into(),
+            Value::Null,
+        ),
+        (
+            &["--timeout=1s", "one", "--", "sleep", "100"],
+            124,
+            3.into(),
+            "timed_out".into(),
+            Value::Null,
+        ),
+        (
+            &["one", "--", "nosuch"],
+            127,
+            Value::Null,
+            "failed".into(),
+            "program_not_found".into(),
+        ),
+        (
+            &["none", "--", "true"],
+            125,
+            Value::Null,
+            "refused".into(),
+            "no_sandbox".into(),
+        ),
+        (
+            &["-d", "one", "--", "sleep", "100"],
+            0,
+            4.into(),
+            Value::Null,
+            Value::Null,
+        ),
+        (
+            &["one", "--", "sh", "-c", "kill -TERM $(pgrep -x sleep)"],
+            0,
+            5.into(),
+            "exited".into(),
+            Value::Null,
+        ),
+    ];
+    for (words, code, id, outcome, error) in rows {
+        let (result, exit) = result(&host, words);
+        assert_eq!(exit, code, "{result}");
+        assert_eq!(
+            (&result["id"], &result["outcome"], &result["error"]["code"]),
+            (&id, &outcome, &error),
+            "{result}"
+        );
+    }
+    let said = host.say(&["sandbox", "exec", "--json=fd:1", "one", "--", "echo", "ran"]);
+    assert_eq!((said.code, &*said.stdout), (125, ""), "{said:?}");
+    assert!(said.stderr.contains("is standard output"), "{said:?}");
 }

@@ -14,7 +14,7 @@ use crate::host_config::Statement;
 use crate::manifest;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
-use crate::sandboxes::SandboxListing;
+use crate::sandboxes::{CommandResult, SandboxListing};
 use crate::source_built::SourceBuilt;
 use crate::why_report::WhyReport;
 use support::golden::assert_golden;
@@ -78,6 +78,7 @@ fn the_schemas_of_the_history_are_current() {
 #[test]
 fn the_schema_of_the_list_of_sandboxes_is_current() {
     check::<SandboxListing>("sandboxes");
+    check::<CommandResult>("command");
 }
 
 #[test]

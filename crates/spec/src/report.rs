@@ -202,7 +202,7 @@ impl Exit {
 }
 
 /// An error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ErrorReport {
     /// Stable error code, in snake case or as in the specifications.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
 use crate::path::escape;
-use crate::report::Exit;
+use crate::report::{ErrorReport, Exit};
 
 /// With a run id and the path of a descriptor it must fit into the address of a socket (unix(7)).
 const NAME_BYTES_MAX: usize = 48;
@@ -194,6 +194,22 @@ pub struct CommandRecord {
     pub outcome: Option<Outcome>,
     /// How its first process ended; `null`: it runs, or the sandbox ended first.
     pub exit: Option<Exit>,
+}
+
+/// What `runner sandbox exec --json` writes: how the command ended, which its exit code alone does not tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:command")))]
+pub struct CommandResult {
+    /// Its number in the sandbox; `null`: it was not started.
+    pub id: Option<u64>,
+    /// `exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could
+    /// not be started; `refused`: nothing was tried; `null`: it runs, started with --detach.
+    pub outcome: Option<Outcome>,
+    /// How its first process ended.
+    pub exit: Option<Exit>,
+    /// Why it was not started.
+    pub error: Option<ErrorReport>,
 }
 
 /// The words of a command for a list: escaped, and not more than a kilobyte.

@@ -10,17 +10,19 @@ use crate::cli::context::ProcessContext;
 use crate::cli::environment;
 use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
 use crate::cli::print::{Printer, Tone};
+use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::request::RequestError;
 use crate::cli::sandboxes::{code_of, parse_name, read_time};
-use crate::run::verbs::sandboxes::{self, Attachment, SandboxError};
+use crate::run::verbs::sandboxes::{self, Attachment, Executed, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
 use sandbox::steps::ChildStep;
 use spec::limits::milliseconds;
+use spec::outcome::Outcome;
 use spec::path::escape;
-use spec::report::ErrorReport;
+use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{Action, CommandRequest, SandboxName, TerminalSize};
+use spec::sandboxes::{Action, CommandRequest, CommandResult, SandboxName, TerminalSize};
 use spec::units;
 
 pub(super) const HELP: &str = "\
@@ -53,6 +55,9 @@ pub struct ExecIn {
     /// End the command after this time, with exit code 124
     #[arg(long, value_name = "DURATION", value_parser = read_time)]
     pub timeout: Option<Duration>,
+    /// Write how the command ended, or why it was not started, to a file or an open descriptor
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub json: Option<OsString>,
     /// The working directory in the sandbox [default: that of `create`]
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
@@ -101,46 +106,126 @@ pub(super) fn run(
             .as_ref()
             .map(|directory| directory.as_os_str().as_bytes().to_vec()),
     };
+    let target = exec.json.as_deref().map(open_target).transpose();
+    let target = target.map_err(|error| error.report())?;
     let attachment = match (exec.detach, exec.interactive) {
         (true, _) => Attachment::Detached,
         (false, true) => Attachment::Interactive,
         (false, false) => Attachment::Output,
     };
-    let answer = sandboxes::execute(caller, &name, &wanted, attachment);
-    let answer = answer.map_err(|error| error.report())?;
-    let program = escape(exec.command[0].as_bytes());
-    Ok(match answer {
-        Answer::Ended {
-            has_timed_out: true,
-            ..
-        } => {
-            let limit = exec.timeout.map_or(0, milliseconds);
-            let limit = units::milliseconds(limit);
-            printer.line(
-                Tone::Error,
-                &format!("timed out: the command ran for {limit}; --timeout sets it"),
-            );
-            TIMED_OUT
+    let executed = sandboxes::execute(caller, &name, &wanted, attachment);
+    let (id, answer) = match executed {
+        Ok(Executed { id, answer }) => (id, Ok(answer)),
+        Err(error) => (None, Err(error)),
+    };
+    let end = End::of(answer, &name, exec);
+    if let Some(target) = &target {
+        let written = target.write(&CommandResult {
+            id,
+            outcome: end.outcome,
+            exit: end.exit,
+            error: end.error.clone(),
+        });
+        written.map_err(|error| error.report())?;
+    }
+    Ok(end.tell(id, printer))
+}
+
+/// The command's own output goes to standard output.
+fn open_target(value: &OsStr) -> Result<ReportTarget, TargetError> {
+    match ReportTarget::is_standard_output(value) {
+        true => Err(TargetError::Descriptor {
+            flag: "json",
+            number: 1,
+            cause: "is standard output, where the command's own output goes",
+        }),
+        false => ReportTarget::open(value),
+    }
+}
+
+/// How a command ended, or why it was not started.
+struct End {
+    outcome: Option<Outcome>,
+    exit: Option<Exit>,
+    error: Option<ErrorReport>,
+    /// What is said before `error`.
+    title: &'static str,
+    message: Option<String>,
+    code: u8,
+}
+
+impl End {
+    fn new(outcome: Option<Outcome>, code: u8) -> Self {
+        Self {
+            outcome,
+            exit: None,
+            error: None,
+            title: "",
+            message: None,
+            code,
         }
-        Answer::Ended { raw_status, .. } => code_of(raw_status),
-        Answer::NotStarted(step, errno) => {
-            let (code, error) = not_started(&name, &program, step, errno);
-            printer.problem("not started", &error);
-            code
+    }
+
+    fn of(answer: Result<Answer, SandboxError>, name: &SandboxName, exec: &ExecIn) -> Self {
+        let answer = match answer {
+            Ok(Answer::Refused(refusal)) => Err(SandboxError::refused(name, refusal)),
+            answer => answer,
+        };
+        match answer {
+            Ok(Answer::Ended {
+                raw_status,
+                has_timed_out,
+            }) => {
+                let exit = Exit::of_wait_status(raw_status);
+                let limit = units::milliseconds(exec.timeout.map_or(0, milliseconds));
+                let (outcome, code) = match exit.signal {
+                    _ if has_timed_out => (Outcome::TimedOut, TIMED_OUT),
+                    Some(_) => (Outcome::Signaled, code_of(raw_status)),
+                    None => (Outcome::Exited, code_of(raw_status)),
+                };
+                let message = has_timed_out
+                    .then(|| format!("timed out: the command ran for {limit}; --timeout sets it"));
+                Self {
+                    exit: Some(exit),
+                    message,
+                    ..Self::new(Some(outcome), code)
+                }
+            }
+            Ok(Answer::NotStarted(step, errno)) => {
+                let program = escape(exec.command[0].as_bytes());
+                let (code, error) = not_started(name, &program, step, errno);
+                Self {
+                    error: Some(error),
+                    title: "not started",
+                    ..Self::new(Some(Outcome::Failed), code)
+                }
+            }
+            Ok(Answer::Gone) => Self {
+                message: Some(format!("the sandbox {name} ended, and the command with it")),
+                ..Self::new(Some(Outcome::Cancelled), of_signal(libc::SIGKILL))
+            },
+            Ok(Answer::Started { .. } | Answer::Refused(_)) => Self::new(None, 0),
+            Err(error) => Self {
+                error: Some(error.report()),
+                title: "refused",
+                ..Self::new(Some(Outcome::Refused), FAILED)
+            },
         }
-        Answer::Gone => {
-            printer.line(
-                Tone::Error,
-                &format!("the sandbox {name} ended, and the command with it"),
-            );
-            of_signal(libc::SIGKILL)
+    }
+
+    /// Returns the exit code.
+    fn tell(&self, id: Option<u64>, printer: &Printer) -> u8 {
+        if let Some(message) = &self.message {
+            printer.line(Tone::Error, message);
         }
-        Answer::Refused(refusal) => return Err(SandboxError::refused(&name, refusal).report()),
-        Answer::Started { id, .. } if id > 0 && !printer.is_quiet() => {
-            printer.document(&format!("{id}\n"), 0)
+        if let Some(error) = &self.error {
+            printer.problem(self.title, error);
         }
-        Answer::Started { .. } => 0,
-    })
+        match (self.outcome, id) {
+            (None, Some(id)) if !printer.is_quiet() => printer.document(&format!("{id}\n"), 0),
+            _ => self.code,
+        }
+    }
 }
 
 /// The size of the caller's terminal, or docker's where there is none.

@@ -253,6 +253,14 @@ pub(crate) enum Attachment {
     Detached,
 }
 
+/// What became of a command.
+#[derive(Debug)]
+pub(crate) struct Executed {
+    /// `None`: it was not started, or its supervisor, of an earlier version, does not tell.
+    pub(crate) id: Option<u64>,
+    pub(crate) answer: Answer,
+}
+
 /// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
 /// detached, for its start.
 ///
@@ -263,7 +271,7 @@ pub(crate) fn execute(
     name: &SandboxName,
     wanted: &CommandRequest,
     attachment: Attachment,
-) -> Result<Answer, SandboxError> {
+) -> Result<Executed, SandboxError> {
     let failed = |act| move |errno| SandboxError::call(act, errno);
     let of_control = |error| SandboxError::of_control(name, error);
     let signals = listen_for_signals().map_err(failed("listen for signals"))?;
@@ -279,7 +287,11 @@ pub(crate) fn execute(
     let started = client.exec(wanted, &ends).map_err(of_control)?;
     // Otherwise the end of the command's output would not be seen.
     drop(ends);
-    match (started, pipes) {
+    let id = match started {
+        Answer::Started { id, .. } => (id > 0).then_some(id),
+        _ => None,
+    };
+    let answer = match (started, pipes) {
         (Answer::Started { terminal, .. }, Some(pipes)) => {
             let caller = rustix::stdio::stdin();
             let is_raw = is_interactive && terminal.is_some() && rustix::termios::isatty(caller);
@@ -287,10 +299,12 @@ pub(crate) fn execute(
             let _raw = raw.map_err(failed("put the terminal into raw mode"))?;
             let streams = attached(pipes, terminal, is_interactive)
                 .map_err(failed("connect the streams of the command"))?;
-            client.attach(streams, signals.as_fd()).map_err(of_control)
+            let attached = client.attach(streams, signals.as_fd());
+            attached.map_err(of_control)?
         }
-        (answer, _) => Ok(answer),
-    }
+        (answer, _) => answer,
+    };
+    Ok(Executed { id, answer })
 }
 
 fn null_streams() -> Result<BodyStreams, Errno> {

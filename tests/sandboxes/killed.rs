@@ -1,9 +1,12 @@
 //! Killed supervisors and clients: the next start finds what they left.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::Stdio;
 
 use crate::host::Host;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use support::invariants::{eventually, living};
 
 /// Whether a process is left, other than a zombie that nobody has reaped.
@@ -98,4 +101,33 @@ fn a_stopped_supervisor_asks_its_commands_to_end_and_leaves_nothing() {
     assert_eq!(child.wait().expect("ended").code(), Some(4));
     eventually("the supervisor is gone", || is_gone(supervisor));
     host.assert_empty();
+}
+
+/// The registry accepts connections and never answers.
+#[test]
+fn a_creation_ends_with_the_process_that_waits_for_it() {
+    let host = Host::new();
+    let registry = TcpListener::bind("127.0.0.1:0").expect("bound");
+    registry.set_nonblocking(true).expect("set");
+    let port = registry.local_addr().expect("an address").port();
+    let image = format!("docker://127.0.0.1:{port}/image:tag");
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let words = ["sandbox", "create", "--name", "one", "--image", &image];
+        let mut create = host
+            .command(&[&words[..], &["--allow-tags", "--insecure"]].concat())
+            .env("RUNNER_OPT_OCI_DIRECTORY", host.ground.path("oci"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let connection = RefCell::new(None);
+        eventually("the image is asked for", || {
+            *connection.borrow_mut() = registry.accept().ok();
+            connection.borrow().is_some()
+        });
+        kill_process(Pid::from_child(&create), signal).expect("sent");
+        create.wait().expect("ended");
+        eventually("nothing is left", || {
+            host.files("runs").is_empty() && host.files("sandboxes").is_empty()
+        });
+    }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::file::read_to_end;
 use crate::process::{self, Ended};
@@ -31,19 +32,26 @@ pub struct Readiness {
     null: OwnedFd,
 }
 
-/// Forks. The child has no other descriptor of the caller than standard output and error. The process
+/// Forks. Until the child is ready, it gets SIGTERM if the process that waits ends: the caller has cancelled
+/// the start. The child has no other descriptor of the caller than standard output and error. The process
 /// must have one thread, and no descriptor of its own.
 ///
 /// # Errors
-/// The errno of pipe2(2), open(2), fork(2), setsid(2) or dup2(2).
+/// EPIPE: the process that waits has ended; the errno of pipe2(2), open(2), fork(2), setsid(2), prctl(2) or
+/// dup2(2).
 pub fn detach() -> Result<Detached, Errno> {
     let (pipe, pipe_end) = pipe_with(PipeFlags::CLOEXEC)?;
     let null = open_null()?;
+    let starter = rustix::process::getpid();
     // SAFETY: the process has one thread, as this function requires.
     match unsafe { process::fork() }? {
         Some(child) => Ok(Detached::Starter(Starter { child, pipe })),
         None => {
             rustix::process::setsid()?;
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+            if rustix::process::getppid() != Some(starter) {
+                return Err(Errno::PIPE);
+            }
             rustix::stdio::dup2_stdin(&null)?;
             // Whoever reads the other end of a pipe of the caller would wait for this process.
             let mut keep = [0, 1, 2, pipe_end.as_raw_fd(), null.as_raw_fd()];
@@ -109,8 +117,9 @@ impl Readiness {
     /// output and error.
     ///
     /// # Errors
-    /// EPIPE: the process that waits is gone; that of dup2(2).
+    /// EPIPE: the process that waits is gone; that of prctl(2) or dup2(2).
     pub fn announce(self, text: &[u8]) -> Result<(), Errno> {
+        set_parent_process_death_signal(None)?;
         // Which may have been passed on.
         rustix::stdio::dup2_stdin(&self.null)?;
         rustix::stdio::dup2_stdout(&self.null)?;

@@ -401,7 +401,7 @@ impl<'run> Execution<'run> {
         if let Some(staying) = self.run.staying() {
             self.run
                 .keep_directories(self.resources, launched.as_ref().ok())?;
-            staying.serve(std::mem::take(&mut plan.command), masks.of_streams());
+            staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }
         secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);
         let landlock_abi = self.resources.host.landlock_abi;

@@ -85,7 +85,7 @@ impl StayingSandbox {
         Ok(())
     }
 
-    /// Makes the control socket. Clients wait at it until the commands are served.
+    /// Makes the control socket, which refuses clients until the commands are served.
     ///
     /// # Errors
     /// [`RunError::Argument`]: the name is taken; [`RunError::Resources`].
@@ -100,7 +100,7 @@ impl StayingSandbox {
             None => SandboxName::parse(run_id)
                 .map_err(|_id| RunError::host("name the sandbox")(rustix::io::Errno::INVAL))?,
         };
-        let socket = record.listen(&name).map_err(refused)?;
+        let socket = record.bind_socket(&name).map_err(refused)?;
         *self.named.borrow_mut() = Some(Named {
             state: SandboxState {
                 name,
@@ -121,7 +121,14 @@ impl StayingSandbox {
     }
 
     /// Serves commands from now on: each gets `common` besides its words.
-    pub(in crate::run) fn serve(&self, common: CommandPlan, masks: StreamMasks) {
+    ///
+    /// # Errors
+    /// [`RunError::Host`] with the errno of listen(2).
+    pub(in crate::run) fn serve(
+        &self,
+        common: CommandPlan,
+        masks: StreamMasks,
+    ) -> Result<(), RunError> {
         let mut named = self.named.borrow_mut();
         let parts = named
             .as_mut()
@@ -136,8 +143,10 @@ impl StayingSandbox {
                 masks: output_masks(masks),
                 idle_times: self.idle_times.get(),
             };
-            *self.commands.borrow_mut() = Some(Commands::new(plan));
+            let commands = Commands::new(plan).map_err(RunError::host("listen for commands"))?;
+            *self.commands.borrow_mut() = Some(commands);
         }
+        Ok(())
     }
 
     pub(in crate::run) fn commands(&self) -> std::cell::RefMut<'_, Option<Commands>> {

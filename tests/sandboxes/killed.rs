@@ -124,6 +124,12 @@ fn a_creation_ends_with_the_process_that_waits_for_it() {
             *connection.borrow_mut() = registry.accept().ok();
             connection.borrow().is_some()
         });
+        // It holds up nobody.
+        assert_eq!(host.list(), [serde_json::Value::Null; 0]);
+        for words in [&["rm", "-f", "one"][..], &["exec", "one", "--", "true"]] {
+            let refused = host.say(&[&["sandbox"], words].concat());
+            assert!(refused.stderr.contains("(no_sandbox)"), "{refused:?}");
+        }
         kill_process(Pid::from_child(&create), signal).expect("sent");
         create.wait().expect("ended");
         eventually("nothing is left", || {

@@ -81,14 +81,14 @@ fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Makes the control socket `name` in `directory` and listens. Fails with EADDRINUSE if there is one.
+/// Makes the control socket `name` in `directory`, which refuses clients until [`super::Commands`] listens.
+/// Fails with EADDRINUSE if there is one.
 ///
 /// # Errors
-/// The errno of socket(2), bind(2) or listen(2).
-pub(crate) fn listen(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+/// The errno of socket(2) or bind(2).
+pub(crate) fn bind(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let socket = socket()?;
     rustix::net::bind(&socket, &address(directory, name)?)?;
-    rustix::net::listen(&socket, 128)?;
     Ok(socket)
 }
 
@@ -96,7 +96,8 @@ impl Client {
     /// Connects to the supervisor that listens on the socket `name` of `directory`.
     ///
     /// # Errors
-    /// [`ControlError::NoSandbox`], also where only the socket of a killed supervisor is left;
+    /// [`ControlError::NoSandbox`], also where only the socket of a killed supervisor is left, or the
+    /// sandbox is being created;
     /// [`ControlError::Call`].
     pub(crate) fn connect(directory: BorrowedFd<'_>, name: &str) -> Result<Self, ControlError> {
         let failed = call("connect to the supervisor of the sandbox");

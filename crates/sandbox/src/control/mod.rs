@@ -16,7 +16,7 @@ mod running;
 mod server;
 
 pub use attach::CallerStreams;
-pub(crate) use client::listen;
+pub(crate) use client::bind;
 pub use client::{Answer, Client, ControlError};
 pub use files::PrivateDirectory;
 pub use logs::{Mask, OutputMasks};

@@ -27,13 +27,16 @@ use sys::probe::effective_uid;
 /// Most clients whose request is awaited; further ones wait in the queue of the socket.
 const ASKING_MAX: usize = 64;
 
+/// Most clients that wait for [`Commands::accept`].
+const BACKLOG: i32 = 128;
+
 /// Numbers of signals (signal(7)); for others init would fail.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
 /// What [`Commands`] need.
 #[derive(Debug)]
 pub struct CommandsPlan {
-    /// It listens.
+    /// The control socket, which does not listen yet.
     pub socket: OwnedFd,
     /// What each command gets besides its words.
     pub common: CommandPlan,
@@ -90,9 +93,12 @@ pub struct Commands {
 
 impl Commands {
     /// Serves commands from now on.
-    #[must_use]
-    pub fn new(plan: CommandsPlan) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The errno of listen(2).
+    pub fn new(plan: CommandsPlan) -> Result<Self, Errno> {
+        rustix::net::listen(&plan.socket, BACKLOG)?;
+        Ok(Self {
             socket: plan.socket,
             common: plan.common,
             built_ins: plan.built_ins,
@@ -108,7 +114,7 @@ impl Commands {
             is_ending: false,
             exit_requested: None,
             clock: Clock::new(Instant::now()),
-        }
+        })
     }
 
     /// Readable when [`Commands::accept`] has work, while it takes clients.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::record::{Entry, RunRecord};
 use super::{RecordsError, directory, failed, is_locked};
-use crate::control::{Client, ControlError, listen};
+use crate::control::{Client, ControlError, bind};
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
 use sys::lock;
@@ -54,11 +54,11 @@ pub(super) fn remove(path: &Path, file: &str) -> Result<(), RecordsError> {
 }
 
 impl RunRecord {
-    /// Gives the run a name, and listens on its control socket.
+    /// Gives the run a name, and makes its control socket, which does not listen yet.
     ///
     /// # Errors
     /// [`RecordsError::NameTaken`]; [`RecordsError::Call`].
-    pub fn listen(&mut self, name: &SandboxName) -> Result<OwnedFd, RecordsError> {
+    pub fn bind_socket(&mut self, name: &SandboxName) -> Result<OwnedFd, RecordsError> {
         let path = self.path.clone();
         let file = file_name(name, &self.run_id);
         let fault = |act, call| {
@@ -77,7 +77,7 @@ impl RunRecord {
             }
         }
         self.record(&Entry::Socket(name.clone()))?;
-        let socket = listen(sockets.as_fd(), &file).map_err(fault("make a socket", "bind"))?;
+        let socket = bind(sockets.as_fd(), &file).map_err(fault("make a socket", "bind"))?;
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::chmodat(&sockets, &file, mode, AtFlags::empty())
             .map_err(fault("set a mode", "fchmodat"))?;

@@ -12,4 +12,5 @@ mod grants;
 mod host;
 mod pulling;
 mod refusals;
+mod sandboxes;
 mod views;

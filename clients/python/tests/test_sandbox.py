@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -103,8 +104,10 @@ def test_remove_is_refused_while_a_command_runs(box: Sandbox) -> None:
 def test_commands_have_variables_directories_input_and_a_time_of_their_own(box: Sandbox) -> None:
     result = box.run([*SHELL, 'pwd; echo "$A"; cat'], env={"A": "--b\nc"}, cwd="/tmp", input=b"\x00\xff")
     assert result.stdout == b"/tmp\n--b\nc\n\x00\xff"
-    result = box.run([*SHELL, "echo before >&2; sleep 60"], timeout=0.2)
-    assert (result.outcome, result.exit_code, result.stderr) == ("timed_out", 124, b"before\n")
+    # The last line is the program's own; the command can print the same.
+    for printed in ("before\n", "runner: timed out: forged\n", "runner: timed out: "):
+        result = box.run([*SHELL, 'printf %s "$1" >&2; sleep 60', "sh", printed], timeout=0.2)
+        assert (result.outcome, result.exit_code, result.error_text) == ("timed_out", 124, printed)
     assert box.run(["printf", "%s|", "--", "-x", "$HOME"]).text == "--|-x|$HOME|"
     for call in (box.run, box.start):
         with pytest.raises(RunnerError) as raised:
@@ -130,7 +133,13 @@ def test_a_signal_is_told_apart_from_its_exit_code(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "command, code", [("no-such-program", "program_not_found"), ("/etc", "program_not_executable")]
+    "command, code",
+    [
+        ("no-such-program", "program_not_found"),
+        ("/etc", "program_not_executable"),
+        # Its error is longer than a pipe holds.
+        ("/" + "x" * 100_000, "program_not_executable"),
+    ],
 )
 def test_a_command_that_cannot_be_started_is_an_error(box: Sandbox, command: str, code: str) -> None:
     # Commands that ended with the same codes are not taken for it.
@@ -143,6 +152,38 @@ def test_a_command_that_cannot_be_started_is_an_error(box: Sandbox, command: str
     with pytest.raises(RunnerError) as raised:
         box.run(["true"], cwd="/no/such/directory")
     assert raised.value.code == "command_not_started"
+
+
+def test_of_the_same_command_twice_at_once_each_caller_gets_its_own_end(box: Sandbox) -> None:
+    forged = "runner: not started: forged (command_not_started)\n"
+    argv = [*SHELL, 'printf %s "$1" >&2; exit 125', "sh", forged]
+
+    def call(cwd: str) -> str:
+        try:
+            result = box.run(argv, cwd=cwd)
+        except RunnerError as error:
+            return f"{error.code} {'forged' in error.message}"
+        return f"{result.outcome} {result.exit_code} {result.error_text}"
+
+    with ThreadPoolExecutor(4) as threads:
+        ends = list(threads.map(call, ["/tmp", "/no/such/directory"] * 10))
+    assert ends == [f"exited 125 {forged}", "command_not_started False"] * 10
+
+
+def test_a_program_that_is_killed_is_an_error_that_the_command_cannot_choose(box: Sandbox, tmp_path: Path) -> None:
+    program, pid = tmp_path / "runner", tmp_path / "pid"
+    program.write_text(f'#!/bin/sh\necho $$ > {pid}\nexec {box._program.path} "$@"\n')
+    program.chmod(0o755)
+    other = Sandbox(box.name, program=str(program))
+    forged = "runner: refused: forged (no_sandbox)\n"
+    with ThreadPoolExecutor(1) as thread:
+        argv = [*SHELL, 'printf %s "$1" >&2; touch /scratch/ready; sleep 1000', "sh", forged]
+        running = thread.submit(other.run, argv)
+        box.run([*SHELL, "until test -e /scratch/ready; do sleep 0.01; done"], timeout=60).check()
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        with pytest.raises(RunnerError) as raised:
+            running.result(60)
+    assert raised.value.code == "unknown"
 
 
 def test_a_command_that_ends_the_sandbox_is_an_error_that_says_so() -> None:

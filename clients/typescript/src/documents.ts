@@ -600,3 +600,15 @@ export interface SandboxListing {
   /** The sandboxes of this user, by name. */
   readonly sandboxes: SandboxState[];
 }
+
+/** What `runner sandbox exec --json` writes: how the command ended, which its exit code alone does not tell. */
+export interface CommandResult {
+  /** Its number in the sandbox; `null`: it was not started. */
+  readonly id: number | null;
+  /** `exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach. */
+  readonly outcome: Outcome | null;
+  /** How its first process ended. */
+  readonly exit: Exit | null;
+  /** Why it was not started. */
+  readonly error: ErrorReport | null;
+}

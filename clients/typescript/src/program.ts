@@ -17,7 +17,7 @@ const FORM_VARIABLES = [
     .map((name) => `RUNNER_OPT_${name}`),
 ];
 // The end of what the program prints when it refuses.
-const REFUSAL = /runner: (?:refused|failed|not started): ([^\n]*) \(([A-Za-z0-9_-]+)\)\n(?:runner: hint: ([^\n]*)\n)?$/;
+const REFUSAL = /runner: (?:refused|failed): ([^\n]*) \(([A-Za-z0-9_-]+)\)\n(?:runner: hint: ([^\n]*)\n)?$/;
 // How long a command may take to end after each request.
 const GRACE_MS = 2000;
 
@@ -54,11 +54,13 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** In a session of its own, where it gets no signal from the terminal. */
   readonly isApart?: boolean;
+  /** It has a descriptor 3, `child.stdio[3]`. */
+  readonly hasChannel?: boolean;
 }
 
 /** The error that the program has printed last. */
 export function refusal(code: number, stderr: Buffer): RunnerError {
-  const found = REFUSAL.exec(stderr.toString("utf8"));
+  const found = code === 125 ? REFUSAL.exec(stderr.toString("utf8")) : null;
   if (found === null) {
     const printed = JSON.stringify(stderr.subarray(-500).toString("utf8"));
     return new RunnerError("unknown", `runner ended with code ${code} and printed ${printed}`);
@@ -74,14 +76,14 @@ export class Program {
   spawn(
     words: readonly string[],
     hasInput: boolean,
-    { signal, isApart = false }: CallOptions = {},
+    { signal, isApart = false, hasChannel = false }: CallOptions = {},
   ): [ChildProcess, Promise<number>] {
     signal?.throwIfAborted();
     const variables = Object.entries(process.env).filter(([name]) => !FORM_VARIABLES.includes(name));
     const child = spawn(this.path, words, {
       env: Object.fromEntries(variables),
       detached: isApart,
-      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"],
+      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(hasChannel ? ["pipe" as const] : [])],
     });
     // A command need not read its input.
     child.stdin?.on("error", () => undefined);

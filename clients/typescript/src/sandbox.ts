@@ -1,5 +1,6 @@
 /** A sandbox that stays from one command to the next. */
 
+import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { chmod, lstat, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,7 +8,7 @@ import { isAbsolute, join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 
-import type { CommandRecord, Denial, Report, SandboxListing, SandboxState } from "./documents.js";
+import type { CommandRecord, CommandResult, Denial, Report, SandboxListing, SandboxState } from "./documents.js";
 import { RunnerError } from "./errors.js";
 import { commandFlags, sandboxFlags, timeOf, wordsOf, type CommandOptions, type SandboxFlags, type Time } from "./flags.js";
 import { askToEnd, collect, findProgram, refusal, type CallOptions, type Done, type Program } from "./program.js";
@@ -117,10 +118,9 @@ export class Sandbox implements AsyncDisposable {
     const ended = await running.ended;
     await finished(running.stderr);
     let errors = stderr.kept;
-    if (ended.outcome === "timed_out" && stderr.dropped === 0) {
-      // The line that the program itself has written last.
-      errors = errors.subarray(0, Math.max(errors.lastIndexOf("runner: timed out: "), 0));
-    }
+    // The line that the program itself has written last.
+    const at = ended.outcome === "timed_out" && stderr.dropped === 0 ? errors.lastIndexOf("runner: timed out: ") : -1;
+    if (at >= 0) errors = errors.subarray(0, at);
     return new Result({
       ...ended,
       stdout: stdout.kept,
@@ -137,22 +137,10 @@ export class Sandbox implements AsyncDisposable {
 
   #spawn(argv: readonly string[], options: CommandOptions, hasInput: boolean): Running {
     const words = wordsOf(argv);
-    const own = ["--quiet", ...commandFlags(options), ...(hasInput ? ["--interactive"] : [])];
-    const since = new Date().toISOString();
-    const [child, code] = this.program.spawn(
-      ["sandbox", "exec", ...own, "--", this.name, ...words],
-      hasInput,
-      { signal: options.signal },
-    );
-    let tail = Buffer.alloc(0);
+    const [child, result] = this.#execute(words, options, hasInput ? ["--interactive"] : [], hasInput);
     const stderr = new PassThrough();
-    child.stderr?.on("data", (chunk: Buffer) => (tail = Buffer.concat([tail, chunk]).subarray(-STDERR_TAIL)));
     child.stderr?.pipe(stderr);
-    const ended = code.then(async (code) => {
-      // Other codes are the command's own.
-      const record = code >= 124 ? await this.#recordOf(words, code, tail, since) : null;
-      return endOf(words, code, record);
-    });
+    const ended = result.then((result) => endOf(words, result.code, result));
     // Whoever reads the streams alone gets no unhandled rejection.
     ended.catch(() => undefined);
     return {
@@ -167,9 +155,36 @@ export class Sandbox implements AsyncDisposable {
   /** Starts a command that outlives this process, and resolves once it runs. */
   async start(argv: readonly string[], options: CommandOptions = {}): Promise<Command> {
     const words = wordsOf(argv);
-    const own = ["--detach", ...commandFlags(options)];
-    const done = await this.call("exec", [...own, "--", this.name, ...words], { signal: options.signal });
-    return new Command(this, Number(done.stdout.kept.toString("utf8")), words);
+    const [, result] = this.#execute(words, options, ["--detach"], false);
+    const { id } = await result;
+    if (id === null) throw new TypeError("the command runs, and has no number");
+    return new Command(this, id, words);
+  }
+
+  /** Executes `exec`, which writes how the command ended to a descriptor that the command does not have. */
+  #execute(
+    argv: readonly string[],
+    options: CommandOptions,
+    own: readonly string[],
+    hasInput: boolean,
+  ): [ChildProcess, Promise<CommandResult & { readonly code: number }>] {
+    const flags = ["--json=fd:3", "--quiet", ...own, ...commandFlags(options)];
+    const words = ["sandbox", "exec", ...flags, "--", this.name, ...argv];
+    const [child, ended] = this.program.spawn(words, hasInput, { signal: options.signal, hasChannel: true });
+    const document = collect((child.stdio?.[3] ?? null) as Readable | null, Infinity);
+    let tail = Buffer.alloc(0);
+    child.stderr?.on("data", (chunk: Buffer) => (tail = Buffer.concat([tail, chunk]).subarray(-STDERR_TAIL)));
+    const result = ended.then(async (code) => {
+      const text = document.kept.toString("utf8");
+      // Wrong usage, or the program was killed.
+      if (text === "") throw refusal(code, tail);
+      const result = JSON.parse(text) as CommandResult;
+      const { error } = result;
+      if (error !== null) throw new RunnerError(error.code, error.message, error.hint);
+      if (result.outcome === "cancelled") throw await this.endedError();
+      return { ...result, code };
+    });
+    return [child, result];
   }
 
   /** Writes a file, whose directory must exist, as a whole or not at all. */
@@ -274,27 +289,6 @@ export class Sandbox implements AsyncDisposable {
     return new RunnerError("sandbox_ended", `the sandbox ${this.name} has ended${why}`);
   }
 
-  /**
-   * The record of a command that ended with a code which may also be of the program itself.
-   *
-   * Its output says nothing: a command can write the same. A command that could not be started has no
-   * record.
-   */
-  async #recordOf(argv: readonly string[], code: number, stderr: Buffer, since: string): Promise<CommandRecord> {
-    let records: readonly CommandRecord[];
-    try {
-      records = await this.commandRecords();
-    } catch {
-      throw code >= 125 && code <= 127 ? refusal(code, stderr) : await this.endedError();
-    }
-    const isOurs = (record: CommandRecord): boolean =>
-      !record.is_detached && record.started_at >= since && hasWords(record, argv) && codeOf(record) === code;
-    const found = records.filter(isOurs).at(-1);
-    if (found === undefined) throw refusal(code, stderr);
-    if (found.outcome === "cancelled") throw await this.endedError();
-    return found;
-  }
-
   async #readReport(): Promise<Report | null> {
     if (this.#directory === null) return null;
     try {
@@ -372,12 +366,13 @@ function hostPath(path: string): string {
   return isAbsolute(path) ? path : `${process.cwd()}/${path}`;
 }
 
-function endOf(argv: readonly string[], exitCode: number, record: CommandRecord | null): Result {
+function endOf(argv: readonly string[], exitCode: number, end: Pick<CommandRecord, "outcome" | "exit">): Result {
+  if (end.outcome === null) throw new TypeError("the command has not ended");
   return new Result({
     argv,
-    outcome: record?.outcome ?? "exited",
+    outcome: end.outcome,
     exitCode,
-    signal: record?.exit?.signal ?? null,
+    signal: end.exit?.signal ?? null,
     stdout: Buffer.alloc(0),
     stderr: Buffer.alloc(0),
     stdoutDropped: 0,
@@ -391,12 +386,4 @@ function codeOf({ outcome, exit }: CommandRecord): number {
   if (outcome === "timed_out") return 124;
   if (exit === null || outcome === "cancelled") return 137;
   return exit.code ?? 128 + (exit.signal ?? 0);
-}
-
-/** Whether these are its words, as far as the list shows them: it escapes and cuts. */
-function hasWords(record: CommandRecord, argv: readonly string[]): boolean {
-  return record.argv.every((shown, index) => {
-    const word = argv[index] ?? "";
-    return shown === word || shown.endsWith("…") || !/^[ -\[\]-~]*$/.test(word);
-  });
 }

@@ -7,6 +7,7 @@ import re
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import IO, Iterator, List, Optional, Sequence
+from typing import IO, Iterator, List, Optional, Sequence, Tuple
 
 from ._errors import RunnerError
 from ._version import __version__
@@ -26,7 +27,7 @@ _FORM_VARIABLES = ("RUNNER_LOG",) + tuple(
 )
 # The end of what the program prints when it refuses.
 _REFUSAL = re.compile(
-    rb"runner: (?:refused|failed|not started): ([^\n]*) \(([A-Za-z0-9_-]+)\)\n(?:runner: hint: ([^\n]*)\n)?\Z"
+    rb"runner: (?:refused|failed): ([^\n]*) \(([A-Za-z0-9_-]+)\)\n(?:runner: hint: ([^\n]*)\n)?\Z"
 )
 _CHUNK = 1 << 16
 # How long a command may take to end after each request.
@@ -60,10 +61,12 @@ class Done:
     code: int
     stdout: Output
     stderr: Output
+    document: Output
+    """What it wrote to its end of ``channel``."""
 
     def refusal(self) -> RunnerError:
         """The error that the program has printed last."""
-        match = _REFUSAL.search(bytes(self.stderr.kept))
+        match = _REFUSAL.search(bytes(self.stderr.kept)) if self.code == 125 else None
         if match is None:
             printed = bytes(self.stderr.kept[-500:]).decode("utf-8", "backslashreplace")
             return RunnerError("unknown", f"runner ended with code {self.code} and printed {printed!r}")
@@ -90,12 +93,15 @@ class Program:
         limit: Optional[int] = None,
         timeout: Optional[float] = None,
         is_apart: bool = False,
+        channel: Optional[Tuple[socket.socket, socket.socket]] = None,
     ) -> Done:
         """Executes it to its end. If the caller is interrupted, it is asked to end, and waited for.
 
         ``is_apart``: in a session of its own, where it gets no signal from the terminal.
+        ``channel``: its second end becomes the program's, under the same number.
         """
         process: Optional[subprocess.Popen[bytes]] = None
+        parent_end, child_end = channel or (None, None)
         try:
             # Until Popen returns nobody knows the process.
             with held_interrupt():
@@ -106,15 +112,19 @@ class Program:
                     stderr=subprocess.PIPE,
                     env=_environment(),
                     start_new_session=is_apart,
+                    pass_fds=[child_end.fileno()] if child_end else (),
                 )
-            stdout, stderr = _pump(process, stdin, limit, timeout)
+            if child_end is not None:
+                # Otherwise the end of the document would not be seen.
+                child_end.close()
+            outputs = _pump(process, stdin, parent_end, limit, timeout)
             code = process.wait()
         except BaseException:
             if process is not None:
                 with process:
                     _stop(process)
             raise
-        return Done(code if code >= 0 else 128 - code, stdout, stderr)
+        return Done(code if code >= 0 else 128 - code, *outputs)
 
 
 @contextmanager
@@ -175,16 +185,20 @@ def _environment() -> "dict[str, str]":
 
 
 def _pump(
-    process: "subprocess.Popen[bytes]", stdin: Optional[bytes], limit: Optional[int], timeout: Optional[float]
+    process: "subprocess.Popen[bytes]",
+    stdin: Optional[bytes],
+    document: Optional[socket.socket],
+    limit: Optional[int],
+    timeout: Optional[float],
 ) -> List[Output]:
-    """Writes the input and reads both streams until they are closed."""
+    """Writes the input and reads the streams and the document until they are closed."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    outputs = [Output(limit, bytearray()), Output(limit, bytearray())]
+    outputs = [Output(limit, bytearray()), Output(limit, bytearray()), Output(None, bytearray())]
     waiting = memoryview(stdin or b"")
     with selectors.DefaultSelector() as selector:
-        for output, pipe in zip(outputs, (process.stdout, process.stderr)):
-            assert pipe is not None
-            selector.register(pipe, selectors.EVENT_READ, output)
+        for output, pipe in zip(outputs, (process.stdout, process.stderr, document)):
+            if pipe is not None:
+                selector.register(pipe, selectors.EVENT_READ, output)
         if process.stdin is not None:
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE, None)

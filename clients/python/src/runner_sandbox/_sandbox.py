@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 import stat
 import tempfile
-import time
-from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
@@ -17,7 +16,7 @@ from ._errors import RunnerError
 from ._flags import PathLike, Paths, Size, Time, command_flags, sandbox_flags, time_of, words_of
 from ._program import Done, Program, find_program, held_interrupt
 from ._result import Result
-from .documents import CommandRecord, Denial, Report, SandboxListing, SandboxState
+from .documents import CommandRecord, CommandResult, Denial, Report, SandboxListing, SandboxState
 
 OUTPUT_MAX = 16 << 20
 """Bytes of each stream of a command that are kept, as ``runner run`` keeps them."""
@@ -115,22 +114,18 @@ class Sandbox:
         Raises `RunnerError` if it could not be started, or the sandbox ended before it.
         """
         words = words_of(argv)
-        own = ["--quiet", *command_flags(env, cwd, timeout)]
+        own = command_flags(env, cwd, timeout)
         if input is not None:
             own.append("--interactive")
-        started = time.time()
-        done = self._program.call(
-            ["sandbox", "exec", *own, "--", self.name, *words], stdin=input, limit=max_output
-        )
-        # Other codes are the command's own.
-        record = self._record_of(words, done, started) if done.code >= 124 else None
-        if record and record["outcome"] == "timed_out":
+        done, ended = self._execute(own, words, input, max_output)
+        assert ended["outcome"] is not None
+        if ended["outcome"] == "timed_out":
             done.stderr.cut_message(b"runner: timed out: ")
         return Result(
             argv=words,
-            outcome=(record["outcome"] or "cancelled") if record else "exited",
+            outcome=ended["outcome"],
             exit_code=done.code,
-            signal=record["exit"]["signal"] if record and record["exit"] else None,
+            signal=ended["exit"]["signal"] if ended["exit"] else None,
             stdout=bytes(done.stdout.kept),
             stderr=bytes(done.stderr.kept),
             stdout_dropped=done.stdout.dropped,
@@ -147,9 +142,9 @@ class Sandbox:
     ) -> Command:
         """Starts a command, and returns once it runs."""
         words = words_of(argv)
-        own = ["--detach", *command_flags(env, cwd, timeout)]
-        done = self._call("exec", *own, "--", self.name, *words)
-        return Command(self, int(done.stdout.kept), words)
+        _, started = self._execute(["--detach", *command_flags(env, cwd, timeout)], words)
+        assert started["id"] is not None
+        return Command(self, started["id"], words)
 
     def write(self, path: PathLike, content: bytes, *, mode: int = 0o644) -> None:
         """Writes a file, whose directory must exist, as a whole or not at all.
@@ -241,25 +236,25 @@ class Sandbox:
         why = f": {report['outcome']}" if report else ""
         return RunnerError("sandbox_ended", f"the sandbox {self.name} has ended{why}", None)
 
-    def _record_of(self, words: Tuple[str, ...], done: Done, started: float) -> CommandRecord:
-        """The record of a command that ended with a code which may also be of the program itself.
-
-        Its output says nothing: a command can write the same. A command that could not be started has
-        no record.
-        """
-        # The program cuts times to milliseconds.
-        since = datetime.fromtimestamp(started - 0.001, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")
-        try:
-            records = self.command_records()
-        except RunnerError:
-            raise done.refusal() if done.code in (125, 126, 127) else self._ended() from None
-        for record in reversed(records):
-            is_ours = not record["is_detached"] and record["started_at"] >= since and _has_words(record, words)
-            if is_ours and _code_of(record) == done.code:
-                if record["outcome"] == "cancelled":
-                    raise self._ended()
-                return record
-        raise done.refusal()
+    def _execute(
+        self, own: Sequence[str], words: Tuple[str, ...], stdin: Optional[bytes] = None, limit: Optional[int] = None
+    ) -> Tuple[Done, CommandResult]:
+        """Executes ``exec``, which writes how the command ended to a descriptor that the command does not have."""
+        parent_end, child_end = socket.socketpair()
+        with parent_end, child_end:
+            flags = [f"--json=fd:{child_end.fileno()}", "--quiet", *own]
+            call = ["sandbox", "exec", *flags, "--", self.name, *words]
+            done = self._program.call(call, stdin=stdin, limit=limit, channel=(parent_end, child_end))
+        if not done.document.kept:
+            # Wrong usage, or the program was killed.
+            raise done.refusal()
+        ended: CommandResult = json.loads(done.document.kept)
+        error = ended["error"]
+        if error is not None:
+            raise RunnerError(error["code"], error["message"], error["hint"])
+        if ended["outcome"] == "cancelled":
+            raise self._ended()
+        return done, ended
 
     def _report_file(self) -> Path:
         assert self._directory is not None
@@ -352,12 +347,3 @@ def _code_of(record: CommandRecord) -> int:
     if ended is None or record["outcome"] == "cancelled":
         return 137
     return ended["code"] if ended["code"] is not None else 128 + (ended["signal"] or 0)
-
-
-def _has_words(record: CommandRecord, words: Tuple[str, ...]) -> bool:
-    """Whether these are its words, as far as the list shows them: it escapes and cuts."""
-    return all(
-        shown == word
-        for shown, word in zip(record["argv"], words)
-        if word.isascii() and word.isprintable() and "\\" not in word and not shown.endswith("…")
-    )

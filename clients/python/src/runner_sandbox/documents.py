@@ -563,3 +563,16 @@ class SandboxListing(TypedDict):
 
     sandboxes: List[SandboxState]
     """The sandboxes of this user, by name."""
+
+
+class CommandResult(TypedDict):
+    """What `runner sandbox exec --json` writes: how the command ended, which its exit code alone does not tell."""
+
+    id: Optional[int]
+    """Its number in the sandbox; `null`: it was not started."""
+    outcome: Optional[str]
+    """`exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach."""
+    exit: Optional[Exit]
+    """How its first process ended."""
+    error: Optional[ErrorReport]
+    """Why it was not started."""

@@ -83,7 +83,7 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     }
 }
 
-/// `runner serve` is there only where it was installed: any program stands for it.
+/// `runner serve` is there only where it was installed: any program replaces it.
 #[test]
 fn systemd_finds_nothing_wrong_with_the_units_of_the_api() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -334,8 +334,8 @@ fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// The program, its completions and its manual pages below a directory, as a package has them.
-fn installed() -> tempfile::TempDir {
+/// Both programs and what belongs to them below a directory, as a package has them.
+fn installed(prefix: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let pages_directory = directory.path().join("pages");
     fs::create_dir(&pages_directory).expect("made");
@@ -345,7 +345,7 @@ fn installed() -> tempfile::TempDir {
     let output = Command::new(tree("packaging/install"))
         .arg("--destdir")
         .arg(directory.path().join("root"))
-        .args(["--prefix", "/usr", "--man"])
+        .args(["--prefix", prefix, "--man"])
         .arg(&pages_directory)
         .arg(support::runner())
         .output()
@@ -356,30 +356,85 @@ fn installed() -> tempfile::TempDir {
 
 #[test]
 fn what_is_installed_is_where_shells_and_man_look() {
-    let directory = installed();
+    let directory = installed("/usr");
     let below = directory.path().join("root/usr");
     for (file, mode) in [
         ("bin/runner", 0o755),
+        ("bin/runner-server", 0o755),
         ("share/bash-completion/completions/runner", 0o644),
         ("share/zsh/site-functions/_runner", 0o644),
         ("share/fish/vendor_completions.d/runner.fish", 0o644),
         ("share/man/man1/runner.1", 0o644),
         ("share/man/man1/runner-exec.1", 0o644),
+        ("lib/systemd/system/runner-api.socket", 0o644),
+        ("lib/systemd/system/runner-api.service", 0o644),
+        ("lib/systemd/system/runner.slice", 0o644),
+        ("share/doc/runner/serve.md", 0o644),
     ] {
         let found = fs::metadata(below.join(file)).expect(file);
         assert_eq!(found.permissions().mode() & 0o7777, mode, "{file}");
     }
+    for words in [
+        ["--prefx", "/usr"],
+        ["--prefix", "usr"],
+        ["--prefix", "/a b"],
+    ] {
+        let refused = Command::new(tree("packaging/install"))
+            .args(words)
+            .arg(support::runner())
+            .output()
+            .expect("it starts");
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    }
+}
+
+#[test]
+fn the_installed_program_finds_its_server_and_its_units_find_it() {
+    let directory = installed("/usr/local");
+    let below = directory.path().join("root/usr/local");
+    for verb in ["serve", "mcp"] {
+        let output = Command::new(below.join("bin/runner"))
+            .args([verb, "--help"])
+            .output()
+            .expect("it starts");
+        let usage = format!("Usage: runner {verb}");
+        assert!(said(&output).contains(&usage), "{}", said(&output));
+        assert!(output.status.success(), "{verb}");
+    }
+    let read = |name: &str| fs::read_to_string(below.join(name)).expect("installed");
+    let service = read("lib/systemd/system/runner-api.service");
+    let start = "ExecStart=/usr/local/bin/runner serve\n";
+    assert!(service.contains(start), "{service}");
+    for unit in [service, read("lib/systemd/system/runner-api.socket")] {
+        let page = "Documentation=file:///usr/local/share/doc/runner/serve.md\n";
+        assert!(unit.contains(page), "{unit}");
+    }
+}
+
+#[test]
+fn a_program_without_its_server_is_not_installed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let alone = directory.path().join("runner");
+    symlink(support::runner(), &alone).expect("linked");
+    let root = directory.path().join("root");
     let refused = Command::new(tree("packaging/install"))
-        .args(["--prefx", "/usr", "runner"])
+        .arg("--destdir")
+        .arg(&root)
+        .arg(&alone)
         .output()
         .expect("it starts");
-    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    let said = said(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    let missing = format!("{}-server is missing", alone.display());
+    assert!(said.contains(&missing), "{said}");
+    assert!(said.contains("-p runner-server"), "{said}");
+    assert!(!root.exists(), "a part of it was installed");
 }
 
 #[test]
 fn each_shell_completes_verbs_and_flags_on_tab() {
     const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
-    let directory = installed();
+    let directory = installed("/usr");
     let below = directory.path().join("root/usr");
     let press_tab = tree("tests/bodies/completions/press_tab.py");
     let home = directory.path().join("home");

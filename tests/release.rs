@@ -1,4 +1,4 @@
-//! The built program: position-independent, so that no address is known to an attacker.
+//! The built programs: position-independent, so that no address is known to an attacker.
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
@@ -15,9 +15,12 @@ fn check(program: &Path) -> Output {
 }
 
 #[test]
-fn the_program_is_static_position_independent_and_read_only_after_its_start() {
-    let done = check(Path::new(env!("CARGO_BIN_EXE_runner")));
-    assert!(done.status.success(), "{done:?}");
+fn both_programs_are_static_position_independent_and_read_only_after_their_start() {
+    let program = Path::new(env!("CARGO_BIN_EXE_runner"));
+    for name in ["runner", "runner-server"] {
+        let done = check(&program.with_file_name(name));
+        assert!(done.status.success(), "{name}: {done:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 # shellcheck shell=bash
-# Builds the program to install in the working directory, and prints its path.
+# Builds a program to install, `runner` or the named one, in the working directory, and prints its path. Each is
+# built by itself: together, cargo would give `runner` the features that its dependencies have for `runner-server`.
 dist_program() {
-    cargo build --quiet --locked --profile dist
-    cargo build --quiet --locked --profile dist --message-format=json 2>/dev/null | python3 -c '
+    local package=${1:-runner}
+    cargo build --quiet --locked --profile dist -p "$package"
+    cargo build --quiet --locked --profile dist -p "$package" --message-format=json 2>/dev/null | python3 -c '
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)

@@ -129,7 +129,7 @@ pub enum Verb {
     Source(Box<Source>),
     /// Offer a sandbox to an agent as tools of the Model Context Protocol
     Mcp(ServerWords),
-    /// Offer sandboxes and runs over HTTP, on a unix socket
+    /// Offer sandboxes that stay over HTTP, on a unix socket
     Serve(ServerWords),
 }
 

@@ -9,9 +9,13 @@ use spec::report::ErrorReport;
 
 // The words of a verb of `runner-server`, which reads them itself. No doc comment: clap would show it.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "The program `runner-server`, installed beside `runner`, reads the flags. \
+                  `runner mcp --help` and `runner serve --help` list them."
+)]
 pub struct ServerWords {
-    /// Flags of `runner-server`; `--help` lists them
+    /// Flags of this verb; its `--help` lists them
     #[arg(
         value_name = "FLAGS",
         trailing_var_arg = true,

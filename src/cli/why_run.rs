@@ -8,8 +8,6 @@ use crate::page;
 const LABEL_COLUMNS: usize = 10;
 /// Denials that are shown; one more line counts the rest.
 const DENIALS_SHOWN: usize = 5;
-/// The warning of a sandbox that ended for want of commands.
-const SANDBOX_IDLE: &str = "sandbox_idle";
 
 /// The lines about a `report` of the history. Its text may come from the body.
 pub(super) fn text(report: &Value) -> String {
@@ -44,8 +42,6 @@ fn run(report: &Value) -> String {
 /// How it ended, and what changes that.
 fn ended(report: &Value) -> Vec<(&'static str, String)> {
     let error = &report["error"];
-    let mut warnings = report["warnings"].as_array().into_iter().flatten();
-    let idle = warnings.find(|warning| warning["code"] == SANDBOX_IDLE);
     let (how, change) = match (error["message"].as_str(), page::verdict(report)) {
         (Some(message), _) => {
             let outcome = word(report, "outcome");
@@ -56,12 +52,6 @@ fn ended(report: &Value) -> Vec<(&'static str, String)> {
         // The record of another version.
         (None, Err(_)) => (word(report, "outcome").to_owned(), None),
     };
-    // The outcome is that of --timeout, and the flag is another one.
-    let idle = idle.map(|warning| {
-        let why = word(warning, "message").to_owned();
-        (why, Some("--idle-timeout sets it".to_owned()))
-    });
-    let (how, change) = idle.unwrap_or((how, change));
     let change = change.map(|change| ("change", change));
     [("ended", how)].into_iter().chain(change).collect()
 }
@@ -181,7 +171,7 @@ mod tests {
             "warnings": [{"code": "sandbox_idle", "message": "no command ran for its --idle-timeout"}],
         });
         let expected = "run       01a\n\
-                        ended     no command ran for its --idle-timeout\n\
+                        ended     The sandbox ended after 1 s: no command ran for its --idle-timeout.\n\
                         change    --idle-timeout sets it\n";
         assert_eq!(text(&report), expected);
     }

@@ -47,6 +47,15 @@ pub(super) struct Document {
     pub(super) kept: Option<Text>,
 }
 
+impl Document {
+    /// Whether a sandbox ended because no command ran in it: the outcome is that of the wall time limit.
+    pub(super) fn is_ended_by_idle_time(&self) -> bool {
+        let mut warnings = self.warnings.iter();
+        self.outcome == "timed_out"
+            && warnings.any(|warning| warning.code.as_str() == "sandbox_idle")
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Exit {

@@ -66,6 +66,29 @@ fn sentence(page: &str) -> &str {
     rest.split_once("</h1>").expect("its end").0
 }
 
+fn ended_by_idle_time() -> Report {
+    let mut idle = report(Outcome::TimedOut, Some((None, Some(15))));
+    idle.plan.limits = vec![limit(Limit::WallTime, 3_600_000, "flag")];
+    idle.warnings = vec![WarningReport::new("sandbox_idle", String::new())];
+    idle
+}
+
+#[test]
+fn a_sandbox_that_was_idle_is_not_blamed_on_the_wall_time() {
+    let idle = page(&ended_by_idle_time());
+    assert!(idle.contains("the idle time was over"), "{idle}");
+    assert!(idle.contains("To change the limit: --idle-timeout sets it."));
+    assert!(!idle.contains("wall time limit"), "{idle}");
+    // The warning alone is not the end: another outcome came first.
+    let mut memory = ended_by_idle_time();
+    memory.outcome = Outcome::OutOfMemory;
+    let memory = page(&memory);
+    assert!(
+        sentence(&memory).starts_with("The memory limit"),
+        "{memory}"
+    );
+}
+
 #[test]
 fn each_outcome_is_one_sentence() {
     let mut timed_out = report(Outcome::TimedOut, Some((None, Some(15))));
@@ -95,6 +118,10 @@ fn each_outcome_is_one_sentence() {
         (
             not_started,
             "The wall time limit of 1 s (set by a flag) ended the run before its body started.",
+        ),
+        (
+            ended_by_idle_time(),
+            "The sandbox ended after 1.2 s: no command ran for its --idle-timeout.",
         ),
         (
             report(Outcome::CpuExhausted, Some((None, Some(9)))),

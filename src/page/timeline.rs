@@ -340,6 +340,10 @@ fn events(report: &Document, samples: &[Sample]) -> Vec<Timed> {
         }
     }
     let limit = match report.outcome.as_str() {
+        "timed_out" if report.is_ended_by_idle_time() => {
+            add("limit", end, "the idle time was over".to_owned());
+            None
+        }
         "timed_out" => Some(Limit::WallTime),
         "cpu_exhausted" => Some(Limit::CpuTime),
         "output_limit" => Some(Limit::Output),

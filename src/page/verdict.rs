@@ -37,6 +37,9 @@ pub(crate) struct Verdict {
 }
 
 pub(super) fn of_document(report: &Document) -> Verdict {
+    if report.is_ended_by_idle_time() {
+        return idle(report);
+    }
     let (tone, word, sentence, limit) = match report.outcome.as_str() {
         "exited" => return exited(report),
         "signaled" => {
@@ -77,6 +80,16 @@ pub(super) fn of_document(report: &Document) -> Verdict {
         word: word.to_owned(),
         sentence,
         change: source.map(|(limit, source)| limit.how_to_change(source)),
+    }
+}
+
+fn idle(report: &Document) -> Verdict {
+    let after = after(report);
+    Verdict {
+        tone: Tone::Neutral,
+        word: "Idle".to_owned(),
+        sentence: format!("The sandbox ended{after}: no command ran for its --idle-timeout."),
+        change: Some("--idle-timeout sets it".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The clients of Python and TypeScript by their own tests, their documentation, and cargo.
+//! The clients of Python and TypeScript by their own tests, their documentation, the guide for hosts of agents, and cargo.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -14,6 +14,7 @@ mod documents;
 #[path = "../sandboxes/host.rs"]
 #[expect(dead_code, reason = "what the tests of sandboxes need alone")]
 mod host;
+mod hosts;
 mod place;
 mod python;
 mod typescript;

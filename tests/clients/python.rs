@@ -4,24 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::packages::{prepared, pytest, succeed, tool};
+use support::packages::{pytest, python_package, succeed, tool};
 use support::source_path;
 
 use crate::place::Place;
 
-/// A directory for `PYTHONPATH` with a package of PyPI and what it needs.
-fn package(name: &str, version: &str) -> Option<PathBuf> {
-    prepared(&format!("{name}-{version}"), |folder| {
-        let mut pip = tool("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-        pip.arg(folder).arg(format!("{name}=={version}"));
-        succeed(&mut pip).map(|_said| ())
-    })
-}
-
 /// The client and pytest, for `PYTHONPATH`: built and installed by pip, with its entry points.
 pub fn installed(place: &Place) -> Option<OsString> {
-    let (backend, pytest) = (package("flit-core", "3.12.0")?, pytest()?);
+    let (backend, pytest) = (python_package("flit-core", "3.12.0")?, pytest()?);
     let installed = place.path("installed");
     let mut pip = place.command(tool("python3"));
     pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]);
@@ -62,7 +52,7 @@ fn mypy_finds_nothing_in_strict_mode() {
         return;
     }
     let place = Place::new();
-    let (Some(mypy), Some(pytest)) = (package("mypy", "1.13.0"), pytest()) else {
+    let (Some(mypy), Some(pytest)) = (python_package("mypy", "1.13.0"), pytest()) else {
         return;
     };
     let packages = std::env::join_paths([mypy, pytest]).expect("paths without a colon");

@@ -1,36 +1,17 @@
 //! The clients of the protocol that others use, from the public registries.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::host::{Host, Said, said};
-use support::packages::{has, prepared, succeed, tool};
+use support::packages::{has, npm_packages, python_package, tool};
 use support::{runner, source_path};
 
-const PYTHON_SDK: &str = "mcp==2.3.0";
 const TYPESCRIPT_SDK: &str = "@modelcontextprotocol/sdk@1.32.2";
 /// The last version that runs on Node 20.
 const INSPECTOR: &str = "@modelcontextprotocol/inspector-cli@0.22.0";
-
-/// A directory with a package of npm and its dependencies.
-fn npm(name: &str, package: &str) -> Option<PathBuf> {
-    if !has("npm") || !has("node") {
-        return None;
-    }
-    prepared(name, |folder| {
-        let mut npm = tool("npm");
-        npm.args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--prefix",
-        ]);
-        succeed(npm.arg(folder).arg(package)).map(|_said| ())
-    })
-}
 
 /// Runs a client in a directory of the ground, as `host` runs the program.
 fn run(host: &Host, mut client: Command, directory: &Path) -> Said {
@@ -46,12 +27,9 @@ fn the_official_client_of_python_uses_every_tool() {
     if !has("python3") {
         return;
     }
-    let sdk = prepared("mcp-python-1", |folder| {
-        let mut pip = tool("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-        succeed(pip.arg(folder).arg(PYTHON_SDK)).map(|_said| ())
-    });
-    let Some(sdk) = sdk else { return };
+    let Some(sdk) = python_package("mcp", "2.3.0") else {
+        return;
+    };
     let host = Host::new();
     let mut client = tool("timeout");
     client
@@ -73,7 +51,7 @@ fn the_official_client_of_python_uses_every_tool() {
 
 #[test]
 fn the_official_client_of_typescript_checks_results_and_cancels() {
-    let Some(sdk) = npm("mcp-typescript-1", TYPESCRIPT_SDK) else {
+    let Some(sdk) = npm_packages("mcp-typescript-1", &[TYPESCRIPT_SDK]) else {
         return;
     };
     let host = Host::new();
@@ -95,7 +73,7 @@ fn the_official_client_of_typescript_checks_results_and_cancels() {
 
 #[test]
 fn the_command_line_of_the_inspector_lists_and_calls_tools() {
-    let Some(inspector) = npm("mcp-inspector-1", INSPECTOR) else {
+    let Some(inspector) = npm_packages("mcp-inspector-1", &[INSPECTOR]) else {
         return;
     };
     let host = Host::new();

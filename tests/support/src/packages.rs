@@ -141,6 +141,30 @@ pub fn npm_package(name: &str, version: &str) -> Option<PathBuf> {
     .map(|folder| folder.join("package"))
 }
 
+/// A directory whose `node_modules` has these packages of npm's registry and their dependencies. `name` is
+/// that of the directory in the cache.
+pub fn npm_packages(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    if !has("npm") || !has("node") {
+        return None;
+    }
+    prepared(name, |folder| {
+        let mut npm = tool("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        npm.arg("--prefix").arg(folder).args(packages);
+        succeed(&mut npm).map(|_said| ())
+    })
+}
+
+/// A directory for `PYTHONPATH` with a package of PyPI and what it needs.
+pub fn python_package(name: &str, version: &str) -> Option<PathBuf> {
+    prepared(&format!("{name}-{version}"), |folder| {
+        let mut pip = tool("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
+        pip.arg(folder).arg(format!("{name}=={version}"));
+        succeed(&mut pip).map(|_said| ())
+    })
+}
+
 /// A folder of a Node program with installed dependencies: three packages of the registry with
 /// their dependencies, programs as links in `node_modules/.bin`, and a local package, which npm
 /// installs as a link to a directory.

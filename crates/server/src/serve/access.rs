@@ -120,6 +120,26 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
+    /// One that nobody can guess.
+    ///
+    /// # Errors
+    /// The host has no random numbers.
+    pub(super) fn random() -> Result<Self, ApiError> {
+        Ok(Self(
+            super::sandboxes::random_name()? + &super::sandboxes::random_name()?,
+        ))
+    }
+
+    /// For the answer to a client that may have it.
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is this one. The time tells its length at most.
+    pub(super) fn is(&self, given: &[u8]) -> bool {
+        bool::from(given.ct_eq(self.0.as_bytes()))
+    }
+
     /// Whether the request has it. The time tells its length at most.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let value = headers
@@ -130,7 +150,7 @@ impl Token {
         else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(given.ct_eq(self.0.as_bytes()))
+        scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given)
     }
 }
 

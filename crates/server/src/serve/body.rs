@@ -70,11 +70,19 @@ pub(super) async fn read_json<Document: DeserializeOwned>(
         let message = format!("the body is not the expected document: {problem}");
         ApiError::bad_request("document", message).with_hint("GET /openapi.json describes it")
     };
+    parse(&bytes).map_err(|problem| malformed(&problem))
+}
+
+/// Reads an object.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn parse<Document: DeserializeOwned>(bytes: &[u8]) -> Result<Document, String> {
     // serde would take a list for the fields in their order.
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        return Err(malformed("expected an object"));
+        return Err("expected an object".to_owned());
     }
-    serde_json::from_slice(&bytes).map_err(|error| malformed(&escape(error.to_string().as_bytes())))
+    serde_json::from_slice(bytes).map_err(|error| escape(error.to_string().as_bytes()))
 }
 
 /// The body of a request, piece by piece.

@@ -43,6 +43,8 @@ const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(super) struct Front {
     pub(super) router: Router,
+    /// What answers on the loopback interface instead, and checks who asks.
+    pub(super) tcp_router: Option<Router>,
     pub(super) token: Option<Arc<Token>>,
     pub(super) server: Shared,
 }
@@ -51,7 +53,11 @@ pub(super) struct Front {
 #[derive(Debug, Clone)]
 enum Entrance {
     Unix,
-    Tcp { token: Arc<Token>, port: u16 },
+    /// Without a token: the router checks who asks.
+    Tcp {
+        token: Option<Arc<Token>>,
+        port: u16,
+    },
 }
 
 /// Serves until `stopped` becomes true, and then until the connections have ended.
@@ -90,10 +96,11 @@ async fn serve_tcp(
     front: Front,
     stopped: watch::Receiver<bool>,
 ) {
+    let token = front.tcp_router.is_none().then_some(token);
     let accept = async || {
         let (stream, _address) = listener.accept().await?;
         let port = stream.local_addr()?.port();
-        let token = Arc::clone(&token);
+        let token = token.clone();
         Ok(Some((stream, Entrance::Tcp { token, port })))
     };
     accept_all(accept, &front, stopped).await;
@@ -198,7 +205,11 @@ async fn answer(
         }
     };
     request.extensions_mut().insert(access);
-    TowerToHyperService::new(front.router).call(request).await
+    let router = match (entrance, front.tcp_router) {
+        (Entrance::Tcp { .. }, Some(router)) => router,
+        _ => front.router,
+    };
+    TowerToHyperService::new(router).call(request).await
 }
 
 /// What the client of a request may do.
@@ -212,7 +223,9 @@ fn enter(request: &Request<Incoming>, entrance: &Entrance) -> Result<Access, Api
         Entrance::Tcp { token, port } => {
             check_origin(headers, Some(*port))?;
             check_host(headers, *port)?;
-            if request.uri().path() != "/health" {
+            if let Some(token) = token
+                && request.uri().path() != "/health"
+            {
                 check_token(headers, token)?;
             }
             Ok(Access::Templates)

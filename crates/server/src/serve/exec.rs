@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hyper::body::Bytes;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
 use super::body::STALL;
@@ -57,19 +57,34 @@ pub(super) struct Wanted {
 /// It cannot be executed.
 pub(super) fn start(
     mut wanted: Wanted,
-    mut command: Command,
+    command: Command,
 ) -> Result<mpsc::Receiver<Piece>, ApiError> {
-    let started_at = now();
-    if wanted.stdin.is_some() {
-        command.stdin(Stdio::piped());
-    }
-    let mut child = command.spawn().map_err(|error| not_executed(&error))?;
-    if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), wanted.stdin.take()) {
+    let stdin = wanted.stdin.take();
+    let (pieces, pipe) = start_with_pipe(wanted, command, stdin.is_some())?;
+    if let (Some(mut pipe), Some(bytes)) = (pipe, stdin) {
         tokio::spawn(async move {
             // A command may end before it has read everything.
             let _written = pipe.write_all(&bytes).await;
         });
     }
+    Ok(pieces)
+}
+
+/// As [`start`], and gives the other end of its standard input away.
+///
+/// # Errors
+/// It cannot be executed.
+pub(super) fn start_with_pipe(
+    wanted: Wanted,
+    mut command: Command,
+    has_pipe: bool,
+) -> Result<(mpsc::Receiver<Piece>, Option<ChildStdin>), ApiError> {
+    let started_at = now();
+    if has_pipe {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().map_err(|error| not_executed(&error))?;
+    let pipe = child.stdin.take();
     let (sender, receiver) = mpsc::channel(4);
     let place = place();
     tokio::spawn(async move {
@@ -81,7 +96,7 @@ pub(super) fn start(
         client.send(Piece::Ended(ended)).await;
         drop(place);
     });
-    Ok(receiver)
+    Ok((receiver, pipe))
 }
 
 /// Starts `command`, which follows a log until its end, or until the receiver is dropped.
@@ -280,7 +295,7 @@ async fn explain(
 }
 
 /// As records of commands write times, a second earlier: the clock may be set meanwhile.
-fn now() -> String {
+pub(super) fn now() -> String {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -19,6 +19,7 @@ use super::server::{InSandbox, Server, Shared};
 use super::types::{FileEntry, FileKind, FileList};
 use super::verbs::words;
 use spec::path::escape;
+use spec::sandboxes::SandboxName;
 
 /// Kind, mode, size, time, name and target of an entry, of which the last two are any bytes but NUL.
 const FORMAT: &str = r"%y\0%m\0%s\0%T@\0%f\0%l\0";
@@ -36,7 +37,13 @@ pub(super) async fn list(
     let mut path = Query::parse(request.uri().query(), &["path"])?.path("path")?;
     // A link to a directory is followed, and what is no directory is refused.
     path.push(b'/');
-    let entries = find(&server, &at, path, &["-mindepth", "1", "-maxdepth", "1"]).await?;
+    let entries = find(
+        &server,
+        &at.name,
+        path,
+        &["-mindepth", "1", "-maxdepth", "1"],
+    )
+    .await?;
     Ok(json(StatusCode::OK, &FileList { entries }))
 }
 
@@ -46,7 +53,7 @@ pub(super) async fn stat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let path = Query::parse(request.uri().query(), &["path"])?.path("path")?;
-    let entries = find(&server, &at, path, &["-maxdepth", "0"]).await?;
+    let entries = find(&server, &at.name, path, &["-maxdepth", "0"]).await?;
     match &entries[..] {
         [entry] => Ok(json(StatusCode::OK, entry)),
         _ => Err(malformed("find")),
@@ -70,7 +77,7 @@ pub(super) async fn delete(
         true => &["-r", "--one-file-system"],
         false => &["-d"],
     };
-    run(&server, &at, "rm", how, vec![path], &[]).await?;
+    run(&server, &at.name, "rm", how, vec![path], &[]).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -81,22 +88,22 @@ pub(super) async fn rename(
 ) -> Result<Response, ApiError> {
     let query = Query::parse(request.uri().query(), &["from", "to"])?;
     let paths = vec![query.path("from")?, query.path("to")?];
-    run(&server, &at, "mv", &["-f", "-T"], paths, &[]).await?;
+    run(&server, &at.name, "mv", &["-f", "-T"], paths, &[]).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn find(
+pub(super) async fn find(
     server: &Server,
-    at: &InSandbox,
+    name: &SandboxName,
     path: Vec<u8>,
     which: &[&str],
 ) -> Result<Vec<FileEntry>, ApiError> {
     let after = [which, &["-printf", FORMAT]].concat();
-    let printed = run(server, at, "find", &[], vec![path], &after).await?;
+    let printed = run(server, name, "find", &[], vec![path], &after).await?;
     read_entries(&printed).ok_or_else(|| malformed("find"))
 }
 
-fn malformed(program: &str) -> ApiError {
+pub(super) fn malformed(program: &str) -> ApiError {
     ApiError::new(
         StatusCode::BAD_GATEWAY,
         "program_output",
@@ -105,9 +112,9 @@ fn malformed(program: &str) -> ApiError {
 }
 
 /// Runs `program FLAGS -- PATHS AFTER` in the sandbox. `find` has no `--`; a path begins with a slash.
-async fn run(
+pub(super) async fn run(
     server: &Server,
-    at: &InSandbox,
+    name: &SandboxName,
     program: &'static str,
     flags: &[&str],
     paths: Vec<Vec<u8>>,
@@ -124,12 +131,12 @@ async fn run(
         "--env=LC_ALL=C",
         "--timeout=60s",
         "--",
-        at.name.as_str(),
+        name.as_str(),
     ]);
     command.extend(argv.iter().cloned().map(OsString::from_vec));
     let wanted = Wanted {
         verbs: server.verbs.clone(),
-        sandbox: at.name.clone(),
+        sandbox: name.clone(),
         argv,
         stdin: None,
         ends_with_client: false,

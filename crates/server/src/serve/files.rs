@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,6 +22,7 @@ use super::error::ApiError;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
 use super::verbs::words;
+use spec::sandboxes::SandboxName;
 
 /// How often the size of a copy is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -37,15 +38,27 @@ pub(super) async fn read(
     request: Request,
 ) -> Result<Response, ApiError> {
     let path = Query::parse(request.uri().query(), &["path"])?.path("path")?;
+    send_file(&server, &at.name, path).await
+}
+
+/// The content of a file of a sandbox.
+///
+/// # Errors
+/// There is no such file, it is too large, or it is none.
+pub(super) async fn send_file(
+    server: &Server,
+    name: &SandboxName,
+    path: Vec<u8>,
+) -> Result<Response, ApiError> {
     let directory = server.workspace.make()?;
     let copy = directory.path().join("content");
-    let mut source = at.name.as_str().as_bytes().to_vec();
+    let mut source = name.as_str().as_bytes().to_vec();
     source.push(b':');
     source.extend(path);
     let mut command = words(["cp", "-L", "--"]);
     command.extend([OsString::from_vec(source), copy.clone().into_os_string()]);
-    copy_out(&server, command, directory.path()).await?;
-    answer(&server, &copy, directory, "application/octet-stream").await
+    copy_out(server, command, directory.path()).await?;
+    answer(server, &copy, directory, "application/octet-stream").await
 }
 
 /// The files that belong to a sandbox alone, as a tar.
@@ -135,7 +148,7 @@ fn too_large(server: &Server) -> ApiError {
     .with_hint("`runner sandbox cp NAME:PATH -` copies directories and larger files")
 }
 
-fn host_failed(error: std::io::Error) -> ApiError {
+pub(super) fn host_failed(error: std::io::Error) -> ApiError {
     ApiError::failed(format!("the copy of the file cannot be used: {error}"))
 }
 
@@ -194,32 +207,60 @@ pub(super) async fn write(
     let query = Query::parse(request.uri().query(), &["path", "mode"])?;
     let path = query.path("path")?;
     let mode = query.mode()?.unwrap_or(0o644);
-    let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let (parent, name) = (&path[..slash.max(1)], &path[slash + 1..]);
-    // The only part of the path that names a file of the host, in a directory of its own.
-    if name.is_empty() || name == b"." || name.len() > NAME_BYTES_MAX {
-        return Err(ApiError::bad_request(
-            "path",
-            "the path does not end with the name of a file",
-        ));
-    }
-    let directory = server.workspace.make()?;
-    let tree = directory.path().join("tree");
-    tokio::fs::create_dir(&tree).await.map_err(host_failed)?;
-    let copy = tree.join(std::ffi::OsStr::from_bytes(name));
-    receive(request.into_body(), &copy, mode, server.max_file).await?;
-    // What is in the directory, and not the file: a directory that has the name of the file stays.
-    let mut destination = at.name.as_str().as_bytes().to_vec();
-    destination.push(b':');
-    destination.extend(parent);
-    let mut command = words(["cp", "--"]);
-    command.extend([
-        tree.join(".").into_os_string(),
-        OsString::from_vec(destination),
-    ]);
-    let copied = server.verbs.run(command).await;
-    copied.map_err(ApiError::or_no_file)?;
+    let upload = Upload::new(&server, &path).await?;
+    receive(request.into_body(), &upload.file, mode, server.max_file).await?;
+    upload.copy(&server, &at.name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// A file on its way into a sandbox.
+#[derive(Debug)]
+pub(super) struct Upload {
+    /// Where its content has to be written, on the host.
+    pub(super) file: PathBuf,
+    /// The directory in the sandbox.
+    pub(super) parent: Vec<u8>,
+    directory: TempDir,
+}
+
+impl Upload {
+    /// # Errors
+    /// The path does not name a file.
+    pub(super) async fn new(server: &Server, path: &[u8]) -> Result<Self, ApiError> {
+        let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let (parent, name) = (&path[..slash.max(1)], &path[slash + 1..]);
+        // The only part of the path that names a file of the host, in a directory of its own.
+        if name.is_empty() || name == b"." || name.len() > NAME_BYTES_MAX {
+            return Err(ApiError::bad_request(
+                "path",
+                "the path does not end with the name of a file",
+            ));
+        }
+        let directory = server.workspace.make()?;
+        let tree = directory.path().join("tree");
+        tokio::fs::create_dir(&tree).await.map_err(host_failed)?;
+        Ok(Self {
+            file: tree.join(std::ffi::OsStr::from_bytes(name)),
+            parent: parent.to_vec(),
+            directory,
+        })
+    }
+
+    /// # Errors
+    /// What `runner sandbox cp` says.
+    pub(super) async fn copy(&self, server: &Server, name: &SandboxName) -> Result<(), ApiError> {
+        // What is in the directory, and not the file: a directory that has the name of the file stays.
+        let mut destination = name.as_str().as_bytes().to_vec();
+        destination.push(b':');
+        destination.extend(&self.parent);
+        let mut command = words(["cp", "--"]);
+        command.extend([
+            self.directory.path().join("tree/.").into_os_string(),
+            OsString::from_vec(destination),
+        ]);
+        let copied = server.verbs.run(command).await;
+        copied.map(drop).map_err(ApiError::or_no_file)
+    }
 }
 
 /// Writes the body of a request to a new file.

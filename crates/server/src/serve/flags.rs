@@ -39,6 +39,14 @@ pub(super) struct Flags {
     /// A file with the token of clients of --listen, which nobody else may read
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub(super) token_file: Option<PathBuf>,
+    /// What clients of --listen speak: v1, or e2b, for the SDKs of E2B
+    #[arg(
+        long,
+        value_name = "API",
+        default_value = "v1",
+        requires_if("e2b", "listen")
+    )]
+    pub(super) api: Api,
     /// A file of templates, YAML or JSON: names, and lists of flags of `runner sandbox create`
     #[arg(long, value_name = "FILE")]
     pub(super) templates: Option<PathBuf>,
@@ -57,6 +65,25 @@ pub(super) struct Flags {
     /// How long calls in progress may go on after SIGTERM or SIGINT
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = read_time)]
     pub(super) stop_timeout: Duration,
+}
+
+/// What clients of --listen speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Api {
+    V1,
+    E2b,
+}
+
+impl std::str::FromStr for Api {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "v1" => Ok(Self::V1),
+            "e2b" => Ok(Self::E2b),
+            _ => Err("expected `v1` or `e2b`"),
+        }
+    }
 }
 
 /// Why there are no flags.

@@ -6,6 +6,7 @@ mod access;
 mod body;
 mod commands;
 mod connections;
+mod e2b;
 mod error;
 mod events;
 mod exec;
@@ -39,7 +40,7 @@ use tokio::sync::watch;
 use crate::program::{FAILED, complain};
 use access::Token;
 use connections::Front;
-use flags::{Flags, NoFlags};
+use flags::{Api, Flags, NoFlags};
 use listeners::Listeners;
 use server::Server;
 use verbs::Verbs;
@@ -99,9 +100,15 @@ async fn serve(flags: &Flags) -> Result<(), String> {
     let listeners = Listeners::open(flags, passed, token.is_some())?;
     let workspace = Workspace::open()?;
     let server = Arc::new(Server::new(flags, verbs, templates, workspace));
+    let token = token.map(Arc::new);
+    let tcp_router = token
+        .clone()
+        .filter(|_token| flags.api == Api::E2b)
+        .map(|token| e2b::router(Arc::clone(&server), token));
     let front = Front {
         router: routes::router(Arc::clone(&server)),
-        token: token.map(Arc::new),
+        tcp_router,
+        token,
         server,
     };
     complain(&format!("listening on {listeners}"), None);

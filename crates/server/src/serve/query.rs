@@ -80,32 +80,10 @@ impl Query {
     /// # Errors
     /// 400.
     pub(super) fn path(&self, name: &str) -> Result<Vec<u8>, ApiError> {
-        let refused = |problem: &str| {
-            Err(
-                ApiError::bad_request("path", format!("the parameter `{name}` {problem}"))
-                    .with_hint("it is an absolute path in the sandbox, percent-encoded"),
-            )
-        };
-        let Some(path) = self.get(name) else {
-            return refused("is missing");
-        };
-        if !path.starts_with(b"/") {
-            return refused("does not begin with a slash");
+        match self.get(name) {
+            Some(path) => check_path(name, path),
+            None => refused_path(name, "is missing"),
         }
-        if path.contains(&0) {
-            return refused("has a NUL");
-        }
-        if path.len() > PATH_BYTES_MAX {
-            return refused("is longer than 4095 bytes");
-        }
-        if path.split(|byte| *byte == b'/').any(|part| part == b"..") {
-            return refused("has a `..`");
-        }
-        let end = path
-            .iter()
-            .rposition(|byte| *byte != b'/')
-            .map_or(1, |last| last + 1);
-        Ok(path[..end].to_vec())
     }
 
     /// An octal mode.
@@ -130,6 +108,38 @@ impl Query {
             )),
         }
     }
+}
+
+/// A path from the root of a sandbox, without slashes at its end.
+///
+/// # Errors
+/// 400.
+pub(super) fn check_path(name: &str, path: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let refused = |problem: &str| refused_path(name, problem);
+    if !path.starts_with(b"/") {
+        return refused("does not begin with a slash");
+    }
+    if path.contains(&0) {
+        return refused("has a NUL");
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return refused("is longer than 4095 bytes");
+    }
+    if path.split(|byte| *byte == b'/').any(|part| part == b"..") {
+        return refused("has a `..`");
+    }
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(1, |last| last + 1);
+    Ok(path[..end].to_vec())
+}
+
+fn refused_path(name: &str, problem: &str) -> Result<Vec<u8>, ApiError> {
+    Err(
+        ApiError::bad_request("path", format!("the parameter `{name}` {problem}"))
+            .with_hint("it is an absolute path in the sandbox"),
+    )
 }
 
 /// With its NUL, the limit of the kernel.

@@ -15,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::body::{Held, json, set_type};
 use super::error::ApiError;
 use super::metrics::{Gauges, Refused};
-use super::server::{PLACE, Shared};
+use super::server::{PLACE, Server, Shared};
 use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
     Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
@@ -414,6 +414,17 @@ async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Re
     // The names of the table: a request cannot add one.
     let route = routes_by_name(request.method(), path.as_deref());
     let is_free = path.as_deref().is_none_or(|path| !path.starts_with("/v1/"));
+    take_place(&server, route, is_free, request, next).await
+}
+
+/// Answers a request in its place, or refuses it if there is none. `route` is what it is counted as.
+pub(super) async fn take_place(
+    server: &Server,
+    route: (&'static str, &'static str),
+    is_free: bool,
+    request: Request,
+    next: Next,
+) -> Response {
     if is_free {
         let response = next.run(request).await;
         server

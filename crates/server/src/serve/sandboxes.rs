@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -172,6 +173,40 @@ async fn start(
     verb: &'static str,
     snapshot: Option<PathBuf>,
 ) -> Result<Response, ApiError> {
+    let times = Times {
+        idle: server.idle_timeout,
+        total: None,
+    };
+    let sandbox = make(server, access, wanted, verb, snapshot, times).await?;
+    let location = HeaderValue::try_from(format!("/v1/sandboxes/{}", sandbox.name));
+    let mut response = json(StatusCode::CREATED, &sandbox);
+    if let Ok(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Without commands, unless its flags say it.
+    pub(super) idle: Duration,
+    /// Altogether, whatever its flags say.
+    pub(super) total: Option<Duration>,
+}
+
+/// Makes a sandbox, named as the client names it.
+///
+/// # Errors
+/// The client may not, there are enough, or what `runner` says.
+pub(super) async fn make(
+    server: &Shared,
+    access: Access,
+    wanted: &CreateSandbox,
+    verb: &'static str,
+    snapshot: Option<PathBuf>,
+    times: Times,
+) -> Result<Sandbox, ApiError> {
     let name = match (&wanted.name, access) {
         (Some(name), _) => Some(access.sandbox(name)?),
         (None, Access::Owner) => None,
@@ -184,8 +219,11 @@ async fn start(
         name.iter()
             .map(|name| OsString::from(format!("--name={name}"))),
     );
-    command.push(format!("--idle-timeout={}ms", server.idle_timeout.as_millis()).into());
+    command.push(format!("--idle-timeout={}ms", times.idle.as_millis()).into());
     command.extend(flags.into_iter().map(OsString::from));
+    // The last one counts. After a flag without its value it is refused as that value.
+    let total = times.total.map(|total| total.as_millis());
+    command.extend(total.map(|total| format!("--timeout={total}ms").into()));
     if let Some(snapshot) = snapshot {
         command.extend(["--".into(), snapshot.into_os_string()]);
     }
@@ -211,17 +249,11 @@ async fn start(
             "`runner sandbox {verb}` printed `{printed}` instead of a name"
         )));
     };
-    let sandbox = server.sandbox(access, &found).await?;
-    let location = HeaderValue::try_from(format!("/v1/sandboxes/{}", sandbox.name));
-    let mut response = json(StatusCode::CREATED, &sandbox);
-    if let Ok(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    server.sandbox(access, &found).await
 }
 
 /// A name that no other sandbox has.
-fn random_name() -> Result<String, ApiError> {
+pub(super) fn random_name() -> Result<String, ApiError> {
     let mut bytes = [0; 8];
     let read = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     if read.is_err() {

@@ -33,6 +33,25 @@ pub(super) fn place() -> Option<Place> {
     PLACE.try_with(Arc::clone).ok()
 }
 
+/// Does something that is finished also if the client leaves, in the place of the call.
+///
+/// # Errors
+/// Its own.
+pub(super) async fn finish_in_place<Done, Error>(
+    task: impl Future<Output = Result<Done, Error>> + Send + 'static,
+) -> Result<Done, Error>
+where
+    Done: Send + 'static,
+    Error: From<ApiError> + Send + 'static,
+{
+    let finished = match place() {
+        Some(place) => tokio::spawn(PLACE.scope(place, task)).await,
+        None => tokio::spawn(task).await,
+    };
+    let lost = |error| ApiError::failed(format!("the call was not finished: {error}"));
+    finished.map_err(lost)?
+}
+
 /// What all calls share.
 #[derive(Debug)]
 pub(super) struct Server {

@@ -1,0 +1,479 @@
+//! The calls of the service: sandboxes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answers::{Problem, unsupported};
+use super::records::{Created, Record, now_unix_ms};
+use super::{Calls, ENVD_VERSION, Service, record};
+use crate::serve::access::{Access, Token};
+use crate::serve::body;
+use crate::serve::error::ApiError;
+use crate::serve::query::Query;
+use crate::serve::sandboxes::{Times, make, random_name};
+use crate::serve::server::finish_in_place;
+use crate::serve::types::CreateSandbox;
+use crate::serve::verbs::words;
+use spec::path::escape;
+use spec::units::parse_duration;
+use spec::utc::text_of_milliseconds;
+
+/// That of the SDKs for a sandbox without a timeout.
+const TIMEOUT_S: u64 = 300;
+
+/// The longest that a client may ask for, if the template has none.
+const TIMEOUT_MAX_S: u64 = 24 * 60 * 60;
+
+/// What a new sandbox shall be. The fields that are documents are refused if they ask for anything.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NewSandbox {
+    #[serde(rename = "templateID")]
+    template: String,
+    timeout: Option<u64>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    env_vars: BTreeMap<String, String>,
+    secure: Option<bool>,
+    auto_pause: Option<bool>,
+    auto_pause_memory: Option<Value>,
+    auto_resume: Option<Value>,
+    #[serde(rename = "allow_internet_access", alias = "allowInternetAccess")]
+    allow_internet_access: Option<Value>,
+    network: Option<Value>,
+    iam: Option<Value>,
+    mcp: Option<Value>,
+    volume_mounts: Option<Value>,
+}
+
+impl NewSandbox {
+    fn check(&self) -> Result<(), ApiError> {
+        let egress = "the template decides what a sandbox may reach";
+        let asked = [
+            (
+                self.secure == Some(false),
+                "a sandbox without an access token",
+            ),
+            (self.auto_pause == Some(true), "a pause at the timeout"),
+            (self.auto_pause_memory.is_some(), "a pause at the timeout"),
+            (self.auto_resume.is_some(), "a resume by a call"),
+            (self.allow_internet_access.is_some(), egress),
+            (self.network.is_some(), egress),
+            (self.iam.is_some(), "identities"),
+            (self.mcp.is_some(), "MCP servers"),
+            (
+                self.volume_mounts.is_some(),
+                "volumes: the template decides the mounts",
+            ),
+        ];
+        match asked.iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, what)) => Err(unsupported(&format!("not supported: {what}"))),
+            None => super::start::check_variables(&self.env_vars),
+        }
+    }
+}
+
+/// The `--timeout` of a template: clients may not ask for more.
+fn longest(flags: &[String]) -> Result<Duration, ApiError> {
+    let mut found = None;
+    for (index, word) in flags.iter().enumerate() {
+        let value = match word.strip_prefix("--timeout") {
+            Some("") => flags.get(index + 1).map(String::as_str),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        found = value.or(found);
+    }
+    match found {
+        None => Ok(Duration::from_secs(TIMEOUT_MAX_S)),
+        Some(text) => parse_duration(text).map_err(|error| {
+            ApiError::failed(format!(
+                "the --timeout of the template cannot be read: {error}"
+            ))
+        }),
+    }
+}
+
+impl Service {
+    fn check_template(&self, name: &str) -> Result<Duration, ApiError> {
+        if let Some(flags) = self.server.templates.get(name) {
+            return longest(flags);
+        }
+        let name = escape(name.as_bytes());
+        let known = self
+            .server
+            .templates
+            .keys()
+            .map(|name| escape(name.as_bytes()));
+        let known: Vec<String> = known.collect();
+        Err(ApiError::bad_request(
+            "no_template",
+            format!("there is no template `{name}` in the file of --templates"),
+        )
+        .with_hint(format!("it has: {}", known.join(", "))))
+    }
+
+    /// The sandbox with this id, and whether it is paused.
+    async fn living(&self, id: &str) -> Result<(Arc<Record>, bool), Problem> {
+        let all = self.all().await?;
+        let found = all.into_iter().find(|(record, _)| record.id == id);
+        found.ok_or_else(Problem::no_sandbox)
+    }
+
+    async fn all(&self) -> Result<Vec<(Arc<Record>, bool)>, Problem> {
+        let asked = Instant::now();
+        let list = self.server.verbs.list().await?;
+        Ok(self.records.living(&list, asked))
+    }
+
+    async fn run(&self, verb: &[&str], record: &Record) -> Result<(), Problem> {
+        let mut command: Vec<OsString> = verb.iter().map(OsString::from).collect();
+        command.extend(words(["--", record.name.as_str()]));
+        match self.server.verbs.run(command).await {
+            Ok(_printed) => Ok(()),
+            Err(error) if error.status == StatusCode::NOT_FOUND => Err(Problem::no_sandbox()),
+            // Of a pause 409 would mean that it is paused already.
+            Err(mut error) if error.status == StatusCode::CONFLICT => {
+                error.status = StatusCode::UNPROCESSABLE_ENTITY;
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+pub(super) async fn create(
+    State(calls): State<Calls>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: NewSandbox = body::read_json(request.into_body()).await?;
+    wanted.check()?;
+    let longest = calls.check_template(&wanted.template)?;
+    let timeout_s = wanted.timeout.unwrap_or(TIMEOUT_S.min(longest.as_secs()));
+    let lifetime = Duration::from_secs(timeout_s);
+    if lifetime.is_zero() || lifetime > longest {
+        let longest = longest.as_secs();
+        let message = format!("`timeout` is {timeout_s}: expected 1 to {longest} seconds");
+        return Err(ApiError::bad_request("timeout", message).into());
+    }
+    let started_unix_ms = now_unix_ms();
+    let document = CreateSandbox {
+        name: Some(random_name()?),
+        template: Some(wanted.template.clone()),
+        flags: Vec::new(),
+    };
+    let times = Times {
+        idle: lifetime,
+        total: Some(lifetime),
+    };
+    // A client that goes meanwhile must not leave a sandbox that nobody knows.
+    let making = async move {
+        let sandbox = make(
+            &calls.server,
+            Access::Templates,
+            &document,
+            "create",
+            None,
+            times,
+        )
+        .await?;
+        let record = Record::new(Created {
+            name: Access::Templates.sandbox(&sandbox.name)?,
+            id: sandbox.name,
+            template: wanted.template,
+            metadata: wanted.metadata,
+            variables: wanted.env_vars,
+            token: Token::random()?,
+            started_unix_ms,
+            lifetime,
+        });
+        Ok::<_, ApiError>(calls.records.add(record))
+    };
+    let record = finish_in_place(making).await?;
+    Ok(body::json(StatusCode::CREATED, &access_of(&record)))
+}
+
+/// What a client needs to use a sandbox.
+fn access_of(record: &Record) -> Value {
+    json!({
+        "sandboxID": record.id,
+        "templateID": record.template,
+        "clientID": "runner",
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": record.token.expose(),
+    })
+}
+
+/// 0 is not known: the template has the limits.
+fn described(record: &Record, is_paused: bool) -> Value {
+    json!({
+        "sandboxID": record.id,
+        "templateID": record.template,
+        "clientID": "runner",
+        "envdVersion": ENVD_VERSION,
+        "metadata": record.metadata,
+        "startedAt": text_of_milliseconds(record.started_unix_ms),
+        "endAt": text_of_milliseconds(record.end_unix_ms()),
+        "state": if is_paused { "paused" } else { "running" },
+        "cpuCount": 0,
+        "memoryMB": 0,
+        "diskSizeMB": 0,
+    })
+}
+
+const LIST: [&str; 7] = [
+    "metadata",
+    "state",
+    "limit",
+    "nextToken",
+    "order",
+    "template",
+    "startedAfter",
+];
+
+pub(super) async fn list(
+    State(calls): State<Calls>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let query = Query::parse(request.uri().query(), &LIST)?;
+    if query.text("startedAfter")?.is_some() {
+        return Err(unsupported("not supported: a list of sandboxes by their start").into());
+    }
+    let states = query.text("state")?;
+    let template = query.text("template")?;
+    let metadata = query
+        .text("metadata")?
+        .map(|text| pairs(&text))
+        .transpose()?;
+    let is_wanted = |(record, is_paused): &(Arc<Record>, bool)| {
+        let state = if *is_paused { "paused" } else { "running" };
+        states
+            .as_ref()
+            .is_none_or(|states| states.split(',').any(|one| one == state))
+            && template
+                .as_ref()
+                .is_none_or(|template| *template == record.template)
+            && metadata
+                .iter()
+                .flatten()
+                .all(|(name, value)| record.metadata.get(name) == Some(value))
+    };
+    let mut found: Vec<_> = calls.all().await?.into_iter().filter(is_wanted).collect();
+    found.sort_by(|(left, _), (right, _)| {
+        (left.started_unix_ms, &left.id).cmp(&(right.started_unix_ms, &right.id))
+    });
+    match query.text("order")?.as_deref() {
+        Some("asc") => (),
+        None | Some("desc") => found.reverse(),
+        Some(_) => return Err(ApiError::bad_request("query", "`order` is `asc` or `desc`").into()),
+    }
+    let number = |name: &str, default: usize| match query.text(name)? {
+        None => Ok(default),
+        Some(text) => text
+            .parse()
+            .map_err(|_error| ApiError::bad_request("query", format!("`{name}` is a number"))),
+    };
+    let (from, limit) = (number("nextToken", 0)?, number("limit", 100)?.max(1));
+    let page = found.iter().skip(from).take(limit);
+    let page: Vec<Value> = page
+        .map(|(record, paused)| described(record, *paused))
+        .collect();
+    let next = from.saturating_add(page.len());
+    let mut response = body::json(StatusCode::OK, &page);
+    if next < found.len() {
+        response
+            .headers_mut()
+            .insert("x-next-token", HeaderValue::from(next));
+    }
+    Ok(response)
+}
+
+/// `NAME=VALUE&…`, percent-encoded twice: as a query in a query.
+fn pairs(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
+    let decoded = |text: &str| {
+        let spaced = text.replace('+', " ");
+        let once = percent_decode_str(&spaced).decode_utf8().ok()?.into_owned();
+        Some(percent_decode_str(&once).decode_utf8().ok()?.into_owned())
+    };
+    let pair = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        Some((decoded(name)?, decoded(value)?))
+    };
+    let read = text
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(pair)
+        .collect::<Option<_>>();
+    read.ok_or_else(|| ApiError::bad_request("query", "`metadata` is not of the form NAME=VALUE&…"))
+}
+
+/// The first version of the call has those that run alone.
+pub(super) async fn list_running(State(calls): State<Calls>) -> Result<Response, Problem> {
+    let all = calls.all().await?;
+    let running = all.iter().filter(|(_, is_paused)| !is_paused);
+    let list: Vec<Value> = running
+        .map(|(record, _)| described(record, false))
+        .collect();
+    Ok(body::json(StatusCode::OK, &list))
+}
+
+pub(super) async fn get(
+    State(calls): State<Calls>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let (record, is_paused) = calls.living(&id).await?;
+    Ok(body::json(StatusCode::OK, &described(&record, is_paused)))
+}
+
+pub(super) async fn kill(
+    State(calls): State<Calls>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let (record, _) = calls.living(&id).await?;
+    calls.run(&["rm", "-f"], &record).await?;
+    calls.records.remove(&id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Timeout {
+    timeout: u64,
+}
+
+/// `runner sandbox` cannot change when a sandbox ends, and what this server would do itself would not
+/// happen without it.
+pub(super) async fn set_timeout(
+    State(calls): State<Calls>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Timeout { timeout } = body::read_json(request.into_body()).await?;
+    let (record, _) = calls.living(&id).await?;
+    Err(other_end(&record, timeout).into())
+}
+
+fn other_end(record: &Record, timeout_s: u64) -> ApiError {
+    let end = text_of_milliseconds(record.end_unix_ms());
+    unsupported(&format!(
+        "the end of a sandbox cannot be moved to {timeout_s} s from now: it ends at {end}, \
+         as it was created"
+    ))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Pause {
+    memory: Option<bool>,
+    /// Processes are frozen where they are, healthy or not.
+    #[serde(rename = "requireHealthyGuest")]
+    _require_healthy_guest: Option<bool>,
+}
+
+pub(super) async fn pause(
+    State(calls): State<Calls>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: Pause = body::read_json(request.into_body()).await?;
+    if wanted.memory == Some(false) {
+        return Err(unsupported("not supported: a pause that ends the processes").into());
+    }
+    let (record, is_paused) = calls.living(&id).await?;
+    if is_paused {
+        let message = "the sandbox is paused already";
+        return Err(ApiError::new(StatusCode::CONFLICT, "sandbox_paused", message).into());
+    }
+    calls.run(&["pause"], &record).await?;
+    record.pause();
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Connect {
+    timeout: Option<u64>,
+    memory: Option<bool>,
+}
+
+/// Resumes a sandbox that is paused, and says how it is used.
+pub(super) async fn connect(
+    State(calls): State<Calls>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: Connect = body::read_json(request.into_body()).await?;
+    if wanted.memory == Some(false) {
+        return Err(unsupported("not supported: a resume that ends the processes").into());
+    }
+    let (record, is_paused) = calls.living(&id).await?;
+    // A shorter timeout changes nothing, as with E2B.
+    if let Some(timeout_s) = wanted.timeout
+        && now_unix_ms().saturating_add(timeout_s.saturating_mul(1_000)) > record.end_unix_ms()
+    {
+        return Err(other_end(&record, timeout_s).into());
+    }
+    if is_paused {
+        calls.run(&["resume"], &record).await?;
+        record.resume();
+    }
+    let status = if is_paused {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok(body::json(status, &access_of(&record)))
+}
+
+/// Of a sandbox if the headers name one, or of the server.
+pub(super) async fn health(
+    State(calls): State<Calls>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if headers.contains_key("e2b-sandbox-id") {
+        let record = record(&calls, &headers)?;
+        let living = calls.living(&record.id).await;
+        living.map_err(|_ended| Problem::not_running())?;
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_template_is_the_longest() {
+        let longest = |flags: &[&str]| {
+            let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+            longest(&flags).map(|time| time.as_secs()).ok()
+        };
+        assert_eq!(longest(&["-m", "1g"]), Some(TIMEOUT_MAX_S));
+        assert_eq!(longest(&["--timeout", "5m"]), Some(300));
+        assert_eq!(longest(&["--timeout=5m", "--timeout=1h"]), Some(3_600));
+        assert_eq!(longest(&["--timeout=soon"]), None);
+    }
+
+    #[test]
+    fn metadata_of_a_query_is_decoded_twice() {
+        let read = pairs("a%20b=c%2526d&e=").expect("pairs");
+        let expected = [("a b", "c&d"), ("e", "")];
+        assert_eq!(
+            read,
+            expected
+                .map(|(name, value)| (name.into(), value.into()))
+                .into()
+        );
+        assert!(pairs("a").is_err());
+    }
+}

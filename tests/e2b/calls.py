@@ -1,0 +1,209 @@
+"""What programs do with the SDK of E2B for Python, unmodified, against `runner serve --api e2b`."""
+
+import threading
+import time
+
+from e2b import (
+    CommandExitException,
+    FileNotFoundException,
+    PtySize,
+    Sandbox,
+    SandboxException,
+    SandboxNotFoundException,
+    SandboxQuery,
+    TimeoutException,
+)
+
+
+def expect(kind, call, *words):
+    """The call fails with this exception, whose text has the words."""
+    try:
+        found = call()
+    except kind as error:
+        for word in words:
+            assert word in str(error), (word, str(error))
+        return error
+    raise AssertionError(f"expected {kind.__name__}, found {found!r}")
+
+
+def commands(sandbox):
+    pieces = []
+    done = sandbox.commands.run(
+        "echo out; echo err >&2; echo $FROM_SANDBOX $OF_COMMAND $BOTH; pwd",
+        envs={"OF_COMMAND": "two", "BOTH": "command"},
+        cwd="/tmp",
+        on_stdout=lambda text: pieces.append(("out", text)),
+        on_stderr=lambda text: pieces.append(("err", text)),
+    )
+    assert done.exit_code == 0 and done.error is None, done
+    assert done.stdout == "out\none two command\n/tmp\n", done
+    assert done.stderr == "err\n", done
+    heard = {kind: "".join(text for of, text in pieces if of == kind) for kind in ("out", "err")}
+    assert heard == {"out": done.stdout, "err": done.stderr}, pieces
+    error = expect(CommandExitException, lambda: sandbox.commands.run("echo no; exit 3"))
+    assert (error.exit_code, error.stdout) == (3, "no\n"), error
+    # Far more than what a sandbox keeps of a background command.
+    done = sandbox.commands.run("yes 0123456789abcde | head -c 3000000")
+    assert len(done.stdout) == 3_000_000, len(done.stdout)
+    expect(TimeoutException, lambda: sandbox.commands.run("sleep 60", timeout=0.5))
+    assert sandbox.commands.run("printf '\\xc3\\xa4\\xff'").stdout == "\u00e4\ufffd"
+    expect(SandboxException, lambda: sandbox.commands.run("true", user="root"), "one user")
+    for name in ("A=B", ""):
+        expect(SandboxException, lambda: sandbox.commands.run("true", envs={name: "x"}), "variable")
+
+
+def background(sandbox):
+    handle = sandbox.commands.run("read line; echo got $line", background=True, stdin=True)
+    assert handle.pid in [one.pid for one in sandbox.commands.list()]
+    sandbox.commands.send_stdin(handle.pid, "a line\n")
+    assert handle.wait().stdout == "got a line\n"
+    assert handle.pid not in [one.pid for one in sandbox.commands.list()]
+    assert not sandbox.commands.kill(handle.pid)
+    handle = sandbox.commands.run("cat", background=True, stdin=True)
+    sandbox.commands.send_stdin(handle.pid, "all\n")
+    sandbox.commands.close_stdin(handle.pid)
+    assert handle.wait().stdout == "all\n"
+    handle = sandbox.commands.run("echo $$; sleep 1000", background=True)
+    first = next(iter(handle))[0]
+    assert int(first) == handle.pid, (first, handle.pid)
+    same = sandbox.commands.connect(handle.pid)
+    ended = []
+
+    def wait():
+        try:
+            same.wait()
+        except CommandExitException as error:
+            ended.append(error.exit_code)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert sandbox.commands.kill(handle.pid)
+    waiting.join(20)
+    assert ended == [137], ended
+    error = expect(CommandExitException, handle.wait)
+    assert error.exit_code == 137, error
+    expect(SandboxException, lambda: sandbox.commands.connect(handle.pid), "no_command")
+    # A client that leaves ends nothing.
+    handle = sandbox.commands.run("read line; echo $line > /tmp/left", background=True, stdin=True)
+    handle.disconnect()
+    sandbox.commands.send_stdin(handle.pid, "still there\n")
+    until = time.monotonic() + 20
+    while not sandbox.files.exists("/tmp/left") or not sandbox.files.read("/tmp/left"):
+        assert time.monotonic() < until
+    assert sandbox.files.read("/tmp/left") == "still there\n"
+
+
+def files(sandbox):
+    files = sandbox.files
+    written = files.write("/tmp/a/b c/text", "hello \u00e4\n")
+    assert (written.name, written.path) == ("text", "/tmp/a/b c/text"), written
+    assert files.read("/tmp/a/b c/text") == "hello \u00e4\n"
+    binary = bytes(range(256)) * 1000 + b"\r\n--"
+    files.write("/tmp/binary", binary)
+    assert bytes(files.read("/tmp/binary", format="bytes")) == binary
+    files.write("/tmp/streamed", iter([b"a" * 1000, b"b" * 1000]))
+    assert b"".join(files.read("/tmp/streamed", format="stream")) == b"a" * 1000 + b"b" * 1000
+    two = [{"path": "/tmp/one", "data": "1"}, {"path": "/tmp/two", "data": b""}]
+    assert [info.path for info in files.write_files(two)] == ["/tmp/one", "/tmp/two"]
+    assert (files.read("/tmp/one"), files.read("/tmp/two")) == ("1", "")
+    files.write("relative", "x")
+    home = sandbox.commands.run("pwd").stdout.strip()
+    assert files.read(f"{home}/relative") == "x"
+    assert files.exists("/tmp/one") and not files.exists("/tmp/none")
+    info = files.get_info("/tmp/a/b c/text")
+    assert (info.name, info.path, info.size) == ("text", "/tmp/a/b c/text", 9), info
+    assert (info.type.value, info.permissions) == ("file", "-rw-r--r--"), info
+    assert files.make_dir("/tmp/new/below") and not files.make_dir("/tmp/new/below")
+    moved = files.rename("/tmp/one", "/tmp/new/one")
+    assert moved.path == "/tmp/new/one" and not files.exists("/tmp/one")
+    names = {(entry.name, entry.type.value) for entry in files.list("/tmp/new")}
+    assert names == {("below", "dir"), ("one", "file")}, names
+    files.remove("/tmp/new")
+    files.remove("/tmp/new")
+    assert not files.exists("/tmp/new")
+    expect(FileNotFoundException, lambda: files.read("/tmp/none"))
+    expect(FileNotFoundException, lambda: files.list("/tmp/none"))
+    for path in ("/tmp/../etc/passwd", "../x", "/tmp/\0"):
+        for call in (files.read, files.list, files.remove, files.get_info):
+            expect(SandboxException, lambda: call(path), "path")
+        expect(SandboxException, lambda: files.write(path, "x"), "path")
+    # What a link of the sandbox names is looked for in the sandbox.
+    sandbox.commands.run("ln -s /etc/hostname /tmp/link; ln -s / /tmp/root")
+    inside = sandbox.commands.run("cat /etc/hostname || echo none").stdout
+    outside = open("/etc/hostname").read()
+    if inside != outside:
+        try:
+            assert files.read("/tmp/link") != outside
+        except FileNotFoundException:
+            pass
+    files.write("/tmp/root/tmp/through", "x")
+    assert files.read("/tmp/through") == "x"
+    expect(SandboxException, lambda: files.watch_dir("/tmp"), "not supported")
+    expect(SandboxException, lambda: files.list("/tmp", depth=2), "depth")
+    expect(SandboxException, lambda: sandbox.pty.create(size=PtySize(24, 80)), "not supported")
+
+
+def life(sandbox):
+    listed = Sandbox.list().next_items()
+    assert [one.sandbox_id for one in listed] == [sandbox.sandbox_id], listed
+    assert listed[0].metadata == {"purpose": "a test"}, listed
+    info = sandbox.get_info()
+    assert (info.template_id, info.state.value) == ("base", "running"), info
+    assert 500 < (info.end_at - info.started_at).total_seconds() <= 600, info
+    for value, count in (("a test", 1), ("other", 0)):
+        query = SandboxQuery(metadata={"purpose": value})
+        assert len(Sandbox.list(query=query).next_items()) == count
+    assert sandbox.is_running()
+    again = Sandbox.connect(sandbox.sandbox_id)
+    assert again.commands.run("echo same").stdout == "same\n"
+    expect(SandboxException, lambda: sandbox.set_timeout(700), "cannot be moved", "501")
+    expect(SandboxException, lambda: Sandbox.connect(sandbox.sandbox_id, timeout=700), "501")
+    expect(SandboxException, lambda: Sandbox.create(timeout=0), "timeout")
+    expect(SandboxException, lambda: Sandbox.create(timeout=100_000), "timeout")
+    expect(SandboxException, lambda: Sandbox.create("other"), "--templates", "base")
+    expect(SandboxException, lambda: Sandbox.create(allow_internet_access=True), "template decides")
+    expect(SandboxException, lambda: Sandbox.create(envs={"A=B": "c"}), "variable")
+
+
+def end(sandbox):
+    assert sandbox.kill() and not sandbox.kill()
+    assert not sandbox.is_running()
+    expect(SandboxException, lambda: sandbox.commands.run("true"), "not found")
+    expect(SandboxNotFoundException, sandbox.get_info)
+    assert Sandbox.list().next_items() == []
+
+
+def pauses(sandbox):
+    try:
+        assert sandbox.pause()
+    except SandboxException as error:
+        assert "freezer" in str(error) or "frozen" in str(error), error
+        print("no freezer")
+        return
+    assert sandbox.get_info().state.value == "paused"
+    assert not sandbox.pause()
+    expect(SandboxException, lambda: sandbox.commands.run("true"), "paused")
+    sandbox.connect()
+    assert sandbox.get_info().state.value == "running"
+    assert sandbox.commands.run("echo on").stdout == "on\n"
+
+
+def times():
+    sandbox = Sandbox.create(timeout=1)
+    until = time.monotonic() + 20
+    while sandbox.is_running():
+        assert time.monotonic() < until
+    expect(SandboxNotFoundException, sandbox.get_info)
+
+
+def main():
+    sandbox = Sandbox.create(
+        metadata={"purpose": "a test"}, envs={"FROM_SANDBOX": "one", "BOTH": "sandbox"}, timeout=600
+    )
+    for part in (life, commands, background, files, pauses, end):
+        part(sandbox)
+    times()
+    print("all of it")
+
+
+main()

@@ -1,0 +1,402 @@
+//! Clients that have no key, another's key, or send what no SDK sends.
+
+use serde_json::{Value, json};
+
+use crate::api::serve;
+use crate::host::{Host, said};
+use crate::service::{Access, KEY, Service, frame, messages};
+use support::invariants::eventually;
+
+fn start(command: &str) -> Vec<u8> {
+    let process = json!({"cmd": "/bin/sh", "args": ["-c", command]});
+    frame(&json!({"process": process, "stdin": false}))
+}
+
+#[test]
+fn without_the_key_there_is_nothing() {
+    let service = Service::new();
+    let access = service.create();
+    let paths = [
+        "/sandboxes",
+        "/v2/sandboxes",
+        &format!("/sandboxes/{}", access.id),
+    ];
+    let wrong = format!("X-API-Key: {}", KEY.replace('0', "1"));
+    let longer = format!("X-API-Key: {KEY}0");
+    let right = format!("X-API-Key: {KEY}");
+    let bearer = format!("Authorization: Bearer {KEY}");
+    let twice = ["-H", &*right, "-H", &wrong];
+    for path in paths {
+        for words in [
+            &[][..],
+            &["-H", &wrong],
+            &["-H", &longer],
+            &["-H", &bearer],
+            &twice,
+        ] {
+            service.call(words, path, None).expect(401);
+        }
+        service.call(&["-H", &right], path, None).expect(200);
+        service
+            .call(&["-H", &right, "-H", "Host: example.org"], path, None)
+            .expect(403);
+        service
+            .call(
+                &["-H", &right, "-H", "Origin: http://example.org"],
+                path,
+                None,
+            )
+            .expect(403);
+    }
+    service.call(&["-X", "DELETE"], paths[2], None).expect(401);
+    // The API of `runner serve` is not there, whatever the client has.
+    service
+        .call(&["-H", &bearer, "-H", &right], "/v1/sandboxes", None)
+        .expect(501);
+    service.control("GET", paths[2], None).expect(200);
+}
+
+#[test]
+fn a_sandbox_is_used_with_its_own_token_alone() {
+    let service = Service::new();
+    let (one, other) = (service.create(), service.create());
+    assert_ne!(one.token, other.token);
+    let with = |id: &str, token: &str| Access {
+        id: id.to_owned(),
+        token: token.to_owned(),
+    };
+    for access in [
+        with(&one.id, &other.token),
+        with(&one.id, KEY),
+        with(&one.id, ""),
+        with(&one.id, "x"),
+    ] {
+        service.stream(&access, "Start", &start("true")).expect(401);
+        service
+            .unary(
+                &access,
+                "filesystem.Filesystem/ListDir",
+                &json!({"path": "/"}),
+            )
+            .expect(401);
+        service
+            .unary(&access, "process.Process/List", &json!({}))
+            .expect(401);
+        service
+            .envd(&access, &[], "/files?path=/etc/passwd", None)
+            .expect(401);
+        service.envd(&access, &[], "/health", None).expect(401);
+    }
+    // Sandboxes of others are not found, by whatever name.
+    service.api.host.create("own", &[]);
+    service.api.host.create("tcp.named", &[]);
+    let missing = [
+        "own",
+        "named",
+        "tcp.named",
+        "..",
+        &format!("tcp.{}", one.id),
+    ];
+    for id in missing {
+        service
+            .envd(&with(id, &one.token), &[], "/health", None)
+            .expect(502);
+    }
+    service
+        .call(&[], "/files?path=/etc/passwd", None)
+        .expect(400);
+    for id in ["own", "named", "tcp.named", "-f", "%2e%2e", "a%20b"] {
+        for path in ["", "/pause", "/connect", "/timeout"] {
+            let (method, document) = match path {
+                "" => ("DELETE", None),
+                "/timeout" => ("POST", Some(json!({"timeout": 5}))),
+                _ => ("POST", Some(json!({}))),
+            };
+            let reply =
+                service.control(method, &format!("/sandboxes/{id}{path}"), document.as_ref());
+            reply.expect(404);
+        }
+    }
+    assert_eq!(service.api.host.list().len(), 4);
+    // Another port of the sandbox is not published.
+    let port = ["-H", "E2b-Sandbox-Port: 8080"];
+    service.envd(&one, &port, "/health", None).expect(501);
+    service.envd(&one, &[], "/health", None).expect(204);
+}
+
+/// The error at the end of a stream.
+#[track_caller]
+fn code(service: &Service, access: &Access, method: &str, request: &[u8]) -> String {
+    let reply = service.stream(access, method, request).expect(200);
+    let found = messages(&reply.body);
+    let [(2, end)] = &found[..] else {
+        panic!("{found:?}");
+    };
+    end["error"]["code"].as_str().expect("an error").to_owned()
+}
+
+#[test]
+fn malformed_messages_are_refused_and_start_nothing() {
+    let service = Service::new();
+    let access = service.create();
+    let whole = start("true");
+    let with = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let requests = [
+        Vec::new(),
+        whole[..4].to_vec(),
+        whole[..whole.len() - 1].to_vec(),
+        [&*whole, &whole].concat(),
+        with(0, 1),
+        with(0, 2),
+        with(1, 255),
+        frame(&json!([])),
+        frame(&json!({"process": {"cmd": ["sh"]}})),
+        frame(&json!({"process": {"cmd": ""}})),
+        frame(&json!({"process": {"cmd": "sh", "args": ["a\u{0}b"]}})),
+        frame(&json!({"process": {"cmd": "sh", "envs": {"A=B": "c"}}})),
+        frame(&json!({"process": {"cmd": "sh", "envs": {"": "c"}}})),
+        frame(&json!({"process": {"cmd": "sh", "cwd": "/\u{0}"}})),
+    ];
+    for request in requests {
+        assert_eq!(
+            code(&service, &access, "Start", &request),
+            "invalid_argument",
+            "{request:?}"
+        );
+    }
+    // More than a message may have, said at once and said by and by.
+    let huge = vec![b' '; 2 << 20];
+    assert_eq!(
+        code(&service, &access, "Start", &huge),
+        "resource_exhausted"
+    );
+    let chunked = [
+        "-H",
+        "Content-Type: application/connect+json",
+        "-H",
+        "Transfer-Encoding: chunked",
+    ];
+    let reply = service.envd(&access, &chunked, "/process.Process/Start", Some(&huge));
+    assert_eq!(
+        messages(&reply.expect(200).body)[0].1["error"]["code"],
+        "resource_exhausted"
+    );
+    for pid in [json!(0), json!(1), json!(4_000_000_000_u64)] {
+        let connect = frame(&json!({"process": {"pid": pid}}));
+        assert_eq!(code(&service, &access, "Connect", &connect), "not_found");
+        let signal = json!({"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"});
+        service
+            .unary(&access, "process.Process/SendSignal", &signal)
+            .expect(404);
+    }
+    let unsupported = frame(&json!({"process": {"cmd": "sh"}, "pty": {}}));
+    assert_eq!(
+        code(&service, &access, "Start", &unsupported),
+        "unimplemented"
+    );
+    for method in [
+        "process.Process/Update",
+        "process.Process/StreamInput",
+        "filesystem.Filesystem/WatchDir",
+    ] {
+        service.unary(&access, method, &json!({})).expect(501);
+    }
+    assert_eq!(service.api.host.list()[0]["ended"]["latest"], json!([]));
+    // A program that is not there is refused as that.
+    let missing = frame(&json!({"process": {"cmd": "/no/such"}, "stdin": false}));
+    assert_eq!(code(&service, &access, "Start", &missing), "not_found");
+}
+
+#[test]
+fn words_of_a_client_are_no_flags_of_runner() {
+    let service = Service::new();
+    let access = service.create();
+    let run = |process: Value| {
+        let request = frame(&json!({"process": process, "stdin": false}));
+        let reply = service.stream(&access, "Start", &request).expect(200);
+        messages(&reply.body)
+    };
+    for cmd in ["--help", "-d", "--timeout=1ms", "--"] {
+        let found = run(json!({"cmd": cmd, "args": ["true"]}));
+        assert_eq!(found.len(), 1, "{cmd}: {found:?}");
+        assert_eq!(found[0].1["error"]["code"], "not_found", "{cmd}: {found:?}");
+    }
+    let found = run(json!({"cmd": "/bin/sh", "args": ["-c", "exit 4"], "cwd": "--help"}));
+    assert!(
+        found.last().expect("an end").1["error"].is_object(),
+        "{found:?}"
+    );
+    let found = run(json!({"cmd": "/bin/sh", "args": ["-c", "exit 4"], "envs": {"-d": "x"}}));
+    assert_eq!(
+        found[found.len() - 2].1["event"]["end"]["exitCode"],
+        4,
+        "{found:?}"
+    );
+    // The document of a sandbox has no flags, and no way to what the template decides.
+    for (name, value) in [
+        ("flags", json!(["--rw", "/etc"])),
+        ("network", json!({"allowOut": ["0.0.0.0/0"]})),
+        ("allow_internet_access", json!(true)),
+        ("volumeMounts", json!([{"name": "x", "path": "/etc"}])),
+        ("secure", json!(false)),
+        ("unknown", json!(1)),
+    ] {
+        let mut document = json!({"templateID": "base"});
+        document[name] = value;
+        let reply = service.control("POST", "/v2/sandboxes", Some(&document));
+        assert!(
+            [400, 501].contains(&reply.status),
+            "{name}: {}",
+            reply.text()
+        );
+    }
+    // A template's own time is the longest.
+    let times = |timeout| json!({"templateID": "short", "timeout": timeout});
+    service
+        .control("POST", "/sandboxes", Some(&times(61)))
+        .expect(400);
+    assert_eq!(service.api.host.list().len(), 1);
+}
+
+#[test]
+fn files_are_those_of_the_sandbox() {
+    let service = Service::new();
+    let access = service.create();
+    let read = |query: &str| service.envd(&access, &[], &format!("/files?{query}"), None);
+    for query in [
+        "path=/../etc/passwd",
+        "path=/tmp/../../etc/passwd",
+        "path=%2e%2e%2fetc/passwd",
+        "path=/tmp/%00",
+        "path=",
+        "",
+        "path=/tmp&path=/etc",
+        "path=/etc/passwd&other=1",
+    ] {
+        read(query).expect(400);
+    }
+    read("path=/etc/passwd&username=root").expect(501);
+    read("path=/tmp").expect(409);
+    let octets = ["-H", "Content-Type: application/octet-stream"];
+    for path in ["/", "/tmp/..", "/tmp/."] {
+        let path = format!("/files?path={path}");
+        service
+            .envd(&access, &octets, &path, Some(b"x"))
+            .expect(400);
+    }
+    let gzip = [&octets[..], &["-H", "Content-Encoding: gzip"]].concat();
+    service
+        .envd(&access, &gzip, "/files?path=/tmp/x", Some(b"x"))
+        .expect(501);
+    let form = ["-H", "Content-Type: multipart/form-data; boundary=b"];
+    let part = |name: &str| {
+        format!("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n")
+    };
+    for text in [
+        String::new(),
+        "--b--\r\n".to_owned(),
+        "x--b\r\n".to_owned(),
+        part("/tmp/cut"),
+        format!("{}x\r\n--b", part("/tmp/cut")),
+        format!("{}x\r\n--b--", part("/tmp/../../up")),
+        format!("{}x\r\n--bx--", part("/tmp/cut")),
+        format!("--b\r\n{}\r\n\r\nx\r\n--b--", "X: y\r\n".repeat(10_000)),
+        format!("{}x\r\n", part("/tmp/many")).repeat(65) + "--b--",
+    ] {
+        let reply = service.envd(&access, &form, "/files", Some(text.as_bytes()));
+        assert_eq!(reply.status, 400, "{text:.80}: {}", reply.text());
+    }
+    let list = service.unary(
+        &access,
+        "filesystem.Filesystem/ListDir",
+        &json!({"path": "/tmp"}),
+    );
+    assert_eq!(list.expect(200).json(), json!({"entries": []}));
+    for path in ["/", "//", "/.."] {
+        let reply = service.unary(
+            &access,
+            "filesystem.Filesystem/Remove",
+            &json!({"path": path}),
+        );
+        reply.expect(400);
+    }
+    // A secret of the host, which a link of the sandbox names.
+    let secret = service.api.host.ground.write("secret", "of the host");
+    let link = format!("ln -s {} /tmp/link", secret.display());
+    service.stream(&access, "Start", &start(&link)).expect(200);
+    read("path=/tmp/link").expect(404);
+    service.envd(&access, &octets, "/files?path=/tmp/link", Some(b"x"));
+    assert_eq!(
+        std::fs::read_to_string(&secret).expect("there"),
+        "of the host"
+    );
+}
+
+/// A body that writes without end, to clients that leave: nothing is left, and the server goes on.
+#[test]
+fn a_client_that_leaves_holds_nothing_up() {
+    let service = Service::new();
+    let access = service.create();
+    let endless = start("yes");
+    let words = [
+        "--max-time",
+        "1",
+        "-H",
+        "Content-Type: application/connect+json",
+        "-o",
+        "/dev/null",
+    ];
+    let headers = [
+        format!("E2b-Sandbox-Id: {}", access.id),
+        format!("X-Access-Token: {}", access.token),
+    ];
+    let url = format!("{}/process.Process/Start", service.url());
+    let more = [
+        "-H",
+        &*headers[0],
+        "-H",
+        &headers[1],
+        "--data-binary",
+        "@-",
+        &url,
+    ];
+    let output = crate::api::run(
+        &mut crate::api::curl(&[&words[..], &more].concat()),
+        Some(&endless),
+    );
+    assert_eq!(output.status.code(), Some(28), "{output:?}");
+    let list = || {
+        service
+            .unary(&access, "process.Process/List", &json!({}))
+            .expect(200)
+            .json()
+    };
+    let pid = list()["processes"][0]["pid"].clone();
+    let signal = json!({"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"});
+    service
+        .unary(&access, "process.Process/SendSignal", &signal)
+        .expect(200);
+    eventually("the command has ended", || {
+        list() == json!({"processes": []})
+    });
+    let removed = service.control("DELETE", &format!("/sandboxes/{}", access.id), None);
+    removed.expect(204);
+}
+
+#[test]
+fn the_key_is_needed_to_start() {
+    let host = Host::new();
+    for flags in [
+        &["--api", "e2b"][..],
+        &["--api", "e2b", "--listen", "127.0.0.1:0"],
+        &["--api", "other"],
+    ] {
+        let output = serve(&host, flags).output().expect("started");
+        let said = said(output);
+        assert_eq!(said.code, 125, "{said:?}");
+    }
+}

@@ -11,7 +11,7 @@ use spec::report::ErrorReport;
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
-    after_help = "The program `runner-server`, installed beside `runner`, reads the flags. \
+    after_help = "The program `runner-server`, installed beside `runner`, reads the flags.\n\
                   `runner mcp --help` and `runner serve --help` list them."
 )]
 pub struct ServerWords {

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 72),
+    ('A', 77),
     ('B', 72),
     ('C', 43),
     ('D', 29),
-    ('E', 35),
+    ('E', 36),
     ('F', 19),
     ('G', 25),
     ('H', 20),

@@ -12,6 +12,7 @@ fn start(command: &str) -> Vec<u8> {
     frame(&json!({"process": process, "stdin": false}))
 }
 
+///
 #[test]
 fn without_the_key_there_is_nothing() {
     let service = Service::new();
@@ -56,6 +57,7 @@ fn without_the_key_there_is_nothing() {
     service.control("GET", paths[2], None).expect(200);
 }
 
+///
 #[test]
 fn a_sandbox_is_used_with_its_own_token_alone() {
     let service = Service::new();
@@ -135,6 +137,7 @@ fn code(service: &Service, access: &Access, method: &str, request: &[u8]) -> Str
     end["error"]["code"].as_str().expect("an error").to_owned()
 }
 
+///
 #[test]
 fn malformed_messages_are_refused_and_start_nothing() {
     let service = Service::new();
@@ -211,6 +214,7 @@ fn malformed_messages_are_refused_and_start_nothing() {
     assert_eq!(code(&service, &access, "Start", &missing), "not_found");
 }
 
+///
 #[test]
 fn words_of_a_client_are_no_flags_of_runner() {
     let service = Service::new();
@@ -262,6 +266,7 @@ fn words_of_a_client_are_no_flags_of_runner() {
     assert_eq!(service.api.host.list().len(), 1);
 }
 
+///
 #[test]
 fn files_are_those_of_the_sandbox() {
     let service = Service::new();
@@ -336,7 +341,7 @@ fn files_are_those_of_the_sandbox() {
     );
 }
 
-/// A body that writes without end, to clients that leave: nothing is left, and the server goes on.
+/// A body that writes without end, to clients that leave: nothing is left, and the server goes on.
 #[test]
 fn a_client_that_leaves_holds_nothing_up() {
     let service = Service::new();
@@ -387,6 +392,7 @@ fn a_client_that_leaves_holds_nothing_up() {
     removed.expect(204);
 }
 
+///
 #[test]
 fn the_key_is_needed_to_start() {
     let host = Host::new();

@@ -69,7 +69,7 @@ fn a_bundle_elsewhere_is_refused() {
     );
 }
 
-/// What the sandbox can write, it could replace by a bundle of its own, or by a link.
+/// What the sandbox can write, it could replace by a bundle of its own, or by a link.
 #[test]
 fn bundles_that_the_sandbox_can_write_are_refused() {
     let host = Host::new();

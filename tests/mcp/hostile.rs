@@ -9,7 +9,7 @@ use crate::client::{Client, text};
 use crate::host::Host;
 use support::invariants::eventually;
 
-/// What a body writes is data: no line of the protocol, no message of the server, no control of a terminal.
+/// A-75: What a body writes is data: no line of the protocol, no message of the server, no control of a terminal.
 #[test]
 fn output_cannot_pass_for_the_protocol_or_for_the_server() {
     let host = Host::new();
@@ -99,7 +99,7 @@ forged' $(printf '\033[2J') $(printf '\377') '; id' '%s\0'",
     }
 }
 
-/// Paths are those of the sandbox, wherever its links lead.
+/// A-75: Paths are those of the sandbox, wherever its links lead.
 #[test]
 fn no_path_leads_to_the_host() {
     let host = Host::new();
@@ -130,7 +130,7 @@ fn no_path_leads_to_the_host() {
     }
 }
 
-/// `runner why` looks at the host, which the agent does not see.
+/// A-75: `runner why` looks at the host, which the agent does not see.
 #[test]
 fn no_explanation_tells_what_the_host_has() {
     let host = Host::new();
@@ -175,7 +175,7 @@ fn the_explanation_of_the_end_names_no_file_of_the_host() {
     assert!(operator.contains("file read /etc/shadow"), "{operator}");
 }
 
-/// Arguments never become flags of `runner`.
+/// A-75: Arguments never become flags of `runner`.
 #[test]
 fn no_argument_is_a_flag() {
     let host = Host::new();
@@ -260,6 +260,7 @@ fn huge_and_impossible_arguments_are_refused_and_the_server_goes_on() {
     host.assert_empty();
 }
 
+/// A-76.
 #[test]
 fn malformed_messages_end_neither_the_server_nor_the_sandbox() {
     let host = Host::new();
@@ -313,6 +314,7 @@ fn malformed_messages_end_neither_the_server_nor_the_sandbox() {
     host.assert_empty();
 }
 
+/// A-76.
 #[test]
 fn of_a_hundred_calls_at_once_each_is_answered() {
     let host = Host::new();
@@ -340,7 +342,7 @@ fn of_a_hundred_calls_at_once_each_is_answered() {
     assert_eq!(client.shell("echo on")["stdout"], "on\n");
 }
 
-/// Its pipe is full: the server can write nothing more, and still ends as it should.
+/// A-76: Its pipe is full: the server can write nothing more, and still ends as it should.
 #[test]
 fn a_client_that_reads_nothing_holds_up_neither_commands_nor_the_end() {
     let host = Host::new();

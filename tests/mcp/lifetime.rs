@@ -63,7 +63,7 @@ fn calls_that_run_when_standard_input_ends_have_time_to_end() {
     host.assert_empty();
 }
 
-/// Neither a command in the foreground nor one in the background keeps the sandbox of a server that was
+/// E-36: Neither a command in the foreground nor one in the background keeps the sandbox of a server that was
 /// killed: each has a timeout, after which the idle time begins.
 #[test]
 fn the_idle_timeout_ends_the_sandbox_of_a_killed_server() {

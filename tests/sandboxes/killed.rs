@@ -103,7 +103,7 @@ fn a_stopped_supervisor_asks_its_commands_to_end_and_leaves_nothing() {
     host.assert_empty();
 }
 
-/// The registry accepts connections and never answers.
+/// E-36: The registry accepts connections and never answers.
 #[test]
 fn a_creation_ends_with_the_process_that_waits_for_it() {
     let host = Host::new();

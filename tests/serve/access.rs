@@ -64,6 +64,7 @@ impl Tcp {
     }
 }
 
+///
 #[test]
 fn only_clients_with_the_token_are_served_over_tcp() {
     let tcp = Tcp::new();
@@ -101,7 +102,7 @@ fn only_clients_with_the_token_are_served_over_tcp() {
     }
 }
 
-/// A page in a browser of this host: its name may resolve to the loopback address.
+/// A page in a browser of this host: its name may resolve to the loopback address.
 #[test]
 fn pages_of_browsers_are_refused_even_with_the_token() {
     let tcp = Tcp::new();
@@ -154,6 +155,7 @@ fn pages_of_browsers_are_refused_even_with_the_token() {
     .expect(200);
 }
 
+///
 #[test]
 fn clients_with_the_token_get_templates_alone_and_their_own_sandboxes() {
     let tcp = Tcp::new();
@@ -252,6 +254,7 @@ fn clients_with_the_token_get_templates_alone_and_their_own_sandboxes() {
     tcp.api.get("/v1/sandboxes/one").expect(200);
 }
 
+///
 #[test]
 fn another_user_gets_nothing_from_the_socket() {
     if !is_root() {
@@ -295,7 +298,7 @@ fn another_user_gets_nothing_from_the_socket() {
     );
 }
 
-/// An ordinary user's bodies have the uid of the server.
+/// An ordinary user's bodies have the uid of the server.
 #[test]
 fn a_body_that_sees_the_socket_gets_nothing() {
     let api = Api::new();

@@ -88,7 +88,7 @@ fn a_command_answers_with_its_exit_code_and_both_streams() {
     assert_eq!(long["exit_code"], 0, "it was not ended by a closed pipe");
 }
 
-/// Codes of `runner sandbox exec` for itself are no codes of the command, whatever it writes.
+/// Codes of `runner sandbox exec` for itself are no codes of the command, whatever it writes.
 #[test]
 fn a_command_cannot_pretend_that_it_was_not_started() {
     let api = one();
@@ -191,7 +191,7 @@ fn events_come_while_the_command_runs_and_the_last_one_has_its_exit_code() {
     );
 }
 
-/// An event is one line, whatever the command writes.
+/// An event is one line, whatever the command writes.
 #[test]
 fn output_cannot_forge_an_event() {
     let api = one();

@@ -168,7 +168,7 @@ fn a_name_is_any_bytes() {
     api.call("DELETE", &at("/scratch/%ff")).expect(204);
 }
 
-/// A path of a call names a file of the sandbox, and never one of the host.
+/// A path of a call names a file of the sandbox, and never one of the host.
 #[test]
 fn paths_and_links_do_not_lead_to_the_host() {
     let api = one();
@@ -241,6 +241,7 @@ fn paths_and_links_do_not_lead_to_the_host() {
     assert_eq!(left(&api), 0);
 }
 
+///
 #[test]
 fn files_have_a_largest_size_in_both_directions() {
     let api = Api::with(&["--max-file", "1m"]);
@@ -272,7 +273,7 @@ fn files_have_a_largest_size_in_both_directions() {
     assert_eq!(left(&api), 0);
 }
 
-/// A program of the sandbox may print anything.
+/// A program of the sandbox may print anything.
 #[test]
 fn what_a_program_of_the_sandbox_prints_is_checked() {
     let host = crate::host::Host::new();

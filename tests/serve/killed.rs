@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::{Api, Server, url};
 use support::invariants::eventually;
 
-/// Under load: neither a sandbox, nor a command in the background, nor what it wrote is lost.
+/// E-36: Under load: neither a sandbox, nor a command in the background, nor what it wrote is lost.
 #[test]
 fn a_killed_server_loses_no_sandbox_and_no_output_and_the_next_finds_all() {
     let api = Api::new();

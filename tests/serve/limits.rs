@@ -29,7 +29,7 @@ fn rest(mut stream: &UnixStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// 10 seconds, all at once.
+/// 10 seconds, all at once.
 #[test]
 fn clients_that_send_heads_and_documents_slowly_are_closed_and_hold_up_nobody() {
     let api = Api::new();
@@ -74,6 +74,7 @@ fn clients_that_send_heads_and_documents_slowly_are_closed_and_hold_up_nobody() 
     assert_eq!(api.host.list().len(), 1);
 }
 
+///
 #[test]
 fn more_connections_than_allowed_wait_and_do_not_fail() {
     let api = Api::new();
@@ -99,6 +100,7 @@ fn more_connections_than_allowed_wait_and_do_not_fail() {
     assert!(further.read(&mut [0; 1024]).expect("an answer") > 0);
 }
 
+///
 #[test]
 fn heads_and_bodies_have_a_largest_size() {
     let api = Api::new();
@@ -154,6 +156,7 @@ fn heads_and_bodies_have_a_largest_size() {
     api.get("/health").expect(200);
 }
 
+///
 #[test]
 fn calls_beyond_the_limit_are_refused_and_health_is_not() {
     let api = Api::with(&["--max-calls", "2"]);
@@ -192,7 +195,7 @@ fn calls_beyond_the_limit_are_refused_and_health_is_not() {
     });
 }
 
-/// Otherwise a client could leave any number of processes and pipes to the server.
+/// Otherwise a client could leave any number of processes and pipes to the server.
 #[test]
 fn a_command_whose_client_has_left_counts_until_its_end() {
     let api = Api::with(&["--max-calls", "1"]);
@@ -223,6 +226,7 @@ fn a_command_whose_client_has_left_counts_until_its_end() {
     });
 }
 
+///
 #[test]
 fn a_stop_lets_calls_end_for_a_bounded_time() {
     for (ends, timeout) in [(true, "20s"), (false, "200ms")] {

@@ -80,7 +80,7 @@ fn a_sandbox_without_a_name_gets_one() {
     assert_eq!(created["name"], created["run_id"]);
 }
 
-/// Names and words of clients never become flags or paths.
+/// Names and words of clients never become flags or paths.
 #[test]
 fn names_that_are_none_and_flags_that_are_none_are_refused() {
     let api = Api::new();

@@ -44,7 +44,7 @@ pub struct LaunchPlan<'a> {
     pub is_traced: bool,
     pub command: CommandPlan,
     /// No body is started. The sandbox stays until [`Launched::end`], and each command is started by
-    /// [`Launched::start`].
+    /// `Launched::start`.
     pub stays: bool,
     /// Terminal of the caller, which determines the initial size of the body's.
     pub caller_terminal: Option<BorrowedFd<'a>>,

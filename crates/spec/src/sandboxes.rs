@@ -162,7 +162,7 @@ pub struct EndedCommands {
 }
 
 impl EndedCommands {
-    /// Adds a command. Beyond [`ENDED_COMMANDS_MAX`] the earliest one is only counted.
+    /// Adds a command. Beyond `ENDED_COMMANDS_MAX` the earliest one is only counted.
     pub fn add(&mut self, record: CommandRecord) {
         if self.latest.len() == ENDED_COMMANDS_MAX {
             self.latest.remove(0);

@@ -203,7 +203,7 @@ impl RunCgroup {
         }
     }
 
-    /// Whether there is a group that [`RunCgroup::pause`] freezes.
+    /// Whether there is a group that `RunCgroup::pause` freezes.
     #[must_use]
     pub fn can_pause(&self) -> bool {
         self.with_all_processes().is_some()

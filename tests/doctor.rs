@@ -181,6 +181,7 @@ fn the_command_for_a_cgroup_gives_a_user_all_limits() {
                 .env("PATH", &path)
                 .env("HOME", &home)
                 .env("TMPDIR", &home)
+                .env("RUNNER_OPT_RUNTIME_DIRECTORY", home.join("run"))
                 .env("RUNNER_OPT_NO_RECORD", "yes"),
         );
         found.into_iter().next().expect("a diagnosis")

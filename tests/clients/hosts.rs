@@ -79,7 +79,7 @@ fn an_agent_loop_writes_a_program_and_mends_it_in_the_sandbox() {
     let mut python = command(&place, "python3");
     python.arg("agent.py").env("PYTHONPATH", mcp);
     assert_eq!(place.succeed(python), output_of("python", "agent.py"));
-    let written = fs::read_to_string(place.host.ground.workspace().join("primes.py"));
+    let written = fs::read_to_string(place.host.ground.workspace().join("work/primes.py"));
     assert!(written.expect("written").contains("range(2, n)"));
 }
 

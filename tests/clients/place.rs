@@ -72,7 +72,7 @@ impl Place {
         self.host.assert_empty();
         let mut find = Command::new("find");
         find.arg(self.path("tmp"))
-            .args(["-path", "*/runner-*", "-ls"]);
+            .args(["-name", "runner-*", "-ls"]);
         assert_eq!(succeed(&mut find).as_deref(), Ok(""), "{}", shown(&output));
         output
     }

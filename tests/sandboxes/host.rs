@@ -139,6 +139,10 @@ impl Drop for Host {
                 self.say(&["sandbox", "rm", "-f", name]);
             }
         }
+        // What a killed supervisor has left, since no run follows that would remove it.
+        if !self.files("runs").is_empty() {
+            self.say(&["gc"]);
+        }
     }
 }
 

@@ -43,9 +43,11 @@ impl Server {
     async fn admit(&self) -> Result<Admission, ApiError> {
         // One call after the other: of two, one would not see the other's sandbox.
         let _turn = self.admission.lock().await;
+        // Before the list, which does not have sandboxes that are being created. One that starts meanwhile is
+        // counted twice: rather too few than too many.
+        let creating = self.creating.load(Ordering::Relaxed);
         let count = self.verbs.list().await?.sandboxes.len();
-        // One that has just started is counted twice: rather too few than too many.
-        if count + self.creating.load(Ordering::Relaxed) >= self.max_sandboxes {
+        if count + creating >= self.max_sandboxes {
             self.metrics.refused(Refused::Sandboxes);
             let message = format!(
                 "{count} sandboxes of this user exist, and --max-sandboxes is {}",

@@ -209,13 +209,12 @@ impl<'run> PlaceWriter<'run> {
         match classify(&path, &member.kind).map_err(|refusal| at.refused(refusal))? {
             LayerEntry::Ordinary | LayerEntry::Aufs => (),
             LayerEntry::Whiteout { directory, name } => {
-                let name = RelPath::parse(&name).ok();
-                let deleted = match (directory, name) {
-                    (Some(directory), Some(name)) => directory.join(&name).ok(),
-                    (None, name) => name,
-                    (Some(_), None) => None,
-                };
-                self.deletions.files.extend(deleted);
+                let deleted = RelPath::parse(&name).and_then(|name| match directory {
+                    Some(directory) => directory.join(&name),
+                    None => Ok(name),
+                });
+                let deleted = deleted.map_err(|error| at.refused(Refusal::path(error)))?;
+                self.deletions.files.push(deleted);
                 return Ok(());
             }
             LayerEntry::Opaque {

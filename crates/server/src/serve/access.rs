@@ -1,9 +1,7 @@
 //! Who may ask for what.
 
-use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use axum::http::{HeaderMap, header};
@@ -12,6 +10,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::net::unix::UCred;
 
 use super::error::ApiError;
+use super::own_file;
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
 
@@ -90,20 +89,12 @@ impl Token {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let shown = escape(path.as_os_str().as_bytes());
         let failed = |error: std::io::Error| format!("--token-file {shown}: {error}");
-        // A FIFO would be waited for.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)
-            .map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
-        if !metadata.is_file() || !own || metadata.mode() & 0o077 != 0 {
-            return Err(format!(
+        let opened = own_file::open(path, OFlags::NOFOLLOW, 0o077).map_err(failed)?;
+        let file = opened.ok_or_else(|| {
+            format!(
                 "--token-file {shown}: expected a file of yours that nobody else may read: chmod 600 {shown}"
-            ));
-        }
+            )
+        })?;
         let mut text = String::new();
         file.take(u64::try_from(TOKEN_BYTES_MAX).unwrap_or(0) + 2)
             .read_to_string(&mut text)

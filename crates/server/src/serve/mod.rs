@@ -16,6 +16,7 @@ mod flags;
 mod listeners;
 mod metrics;
 mod openapi;
+mod own_file;
 mod query;
 mod routes;
 mod sandboxes;

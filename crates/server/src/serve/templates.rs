@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
+use super::own_file;
 use spec::path::escape;
 
 /// Flags of `runner sandbox create`, by the names of templates.
@@ -18,20 +20,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(super) fn read(path: &Path) -> Result<Templates, String> {
     let shown = format!("--templates {}", escape(path.as_os_str().as_bytes()));
     let failed = |error: std::io::Error| format!("{shown}: {error}");
-    // A FIFO would be waited for.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
-    if !metadata.is_file() || !own || metadata.mode() & 0o022 != 0 {
-        return Err(format!(
-            "{shown}: expected a file of yours that nobody else may write: chmod go-w FILE"
-        ));
-    }
+    let opened = own_file::open(path, OFlags::empty(), 0o022).map_err(failed)?;
+    let file = opened.ok_or_else(|| {
+        format!("{shown}: expected a file of yours that nobody else may write: chmod go-w FILE")
+    })?;
     let mut text = String::new();
     let read = file
         .take(FILE_BYTES_MAX + 1)

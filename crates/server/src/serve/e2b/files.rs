@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{Problem, Unary, closing, unsupported};
@@ -213,13 +214,21 @@ struct Move {
     destination: String,
 }
 
+/// What a call asks for.
+///
+/// # Errors
+/// It is for another user, or no document of this form.
+async fn wanted<Document: DeserializeOwned>(request: Request) -> Result<Document, Unary> {
+    check_user(request.headers())?;
+    Ok(body::read_json(request.into_body()).await?)
+}
+
 pub(super) async fn stat(
     State(calls): State<Calls>,
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Result<Response, Unary> {
-    check_user(request.headers())?;
-    let wanted: OfPath = body::read_json(request.into_body()).await?;
+    let wanted: OfPath = wanted(request).await?;
     let path = calls.path(&record, wanted.path.as_bytes()).await?;
     let entry = calls.entry(&record, path).await?;
     Ok(body::json(StatusCode::OK, &json!({ "entry": entry })))
@@ -230,8 +239,7 @@ pub(super) async fn list(
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Result<Response, Unary> {
-    check_user(request.headers())?;
-    let wanted: OfDirectory = body::read_json(request.into_body()).await?;
+    let wanted: OfDirectory = wanted(request).await?;
     if wanted.depth > 1 {
         return Err(unsupported("a list has one directory: expected a `depth` of 1").into());
     }
@@ -255,8 +263,7 @@ pub(super) async fn make_directory(
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Result<Response, Unary> {
-    check_user(request.headers())?;
-    let wanted: OfPath = body::read_json(request.into_body()).await?;
+    let wanted: OfPath = wanted(request).await?;
     let path = calls.path(&record, wanted.path.as_bytes()).await?;
     let make = async |flags: &'static [&'static str]| {
         run(
@@ -287,8 +294,7 @@ pub(super) async fn rename(
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Result<Response, Unary> {
-    check_user(request.headers())?;
-    let wanted: Move = body::read_json(request.into_body()).await?;
+    let wanted: Move = wanted(request).await?;
     let from = calls.path(&record, wanted.source.as_bytes()).await?;
     let to = calls.path(&record, wanted.destination.as_bytes()).await?;
     let paths = vec![from, to.clone()];
@@ -303,8 +309,7 @@ pub(super) async fn remove(
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Result<Response, Unary> {
-    check_user(request.headers())?;
-    let wanted: OfPath = body::read_json(request.into_body()).await?;
+    let wanted: OfPath = wanted(request).await?;
     let path = calls.path(&record, wanted.path.as_bytes()).await?;
     if path == b"/" {
         return Err(

@@ -265,6 +265,14 @@ pub fn processes(runtime: &Path, text: &str) -> Vec<Pid> {
     };
     pids.filter_map(Pid::from_raw)
         .filter(|pid| has(*pid, "cmdline", text) && has(*pid, "environ", &directory))
-        .filter(|pid| rustix::process::getsid(Some(*pid)).is_ok_and(|session| session != *pid))
+        .filter(|pid| session(*pid).is_some_and(|session| session != pid.as_raw_pid()))
         .collect()
+}
+
+/// The session of a process by proc_pid_stat(5): 0 where its leader is outside of this pid namespace, which
+/// `rustix::process::getsid` panics on.
+fn session(pid: Pid) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(3)?.parse().ok()
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use filter::{
-    Arch, TRACED_CALLS, compile, compile_observed, compile_traced, default_policy, program_statics,
-    strict_policy,
+    Arch, TRACED_CALLS, compile, compile_observed, compile_traced, default_policy, init_policy,
+    program_statics, strict_policy,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,6 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }),
             ("STRICT_TRACED", &|arch| {
                 Ok(compile_traced(&strict_policy(arch)?))
+            }),
+            ("INIT", &|arch| {
+                Ok(compile(&init_policy(arch, cfg!(feature = "planted-bugs"))?))
             }),
         ],
     )?;

@@ -2,8 +2,8 @@
 #![allow(clippy::expect_used, reason = "test code: a failure is a panic")]
 
 use filter::{
-    Arch, ReaderFiles, SyscallPolicy, default_policy, fetcher_policy, reader_policy, relay_policy,
-    supervisor_policy,
+    Arch, ReaderFiles, SyscallPolicy, default_policy, fetcher_policy, init_policy, reader_policy,
+    relay_policy, supervisor_policy,
 };
 
 /// Calls that no confined process may make.
@@ -175,5 +175,33 @@ fn a_fetcher_can_connect_and_do_little_else() {
         for call in NEVER.iter().chain(&others) {
             assert!(!calls.contains(call), "{call}");
         }
+    }
+}
+
+#[test]
+fn init_waits_signals_and_connects_and_does_nothing_else() {
+    for arch in Arch::ALL {
+        let policy = init_policy(arch, false).expect("a policy");
+        let mut calls = allowed(&policy);
+        calls.sort_unstable();
+        let mut expected = vec![
+            "close",
+            "connect",
+            "exit",
+            "exit_group",
+            "kill",
+            "ppoll",
+            "read",
+            "recvmsg",
+            "restart_syscall",
+            "sendmsg",
+            "socket",
+            "wait4",
+        ];
+        if arch == Arch::X86_64 {
+            expected.push("poll");
+            expected.sort_unstable();
+        }
+        assert_eq!(calls, expected);
     }
 }

@@ -34,6 +34,7 @@ const RULES: &str = include_str!("../../../policies/syscalls-default.yaml");
 const TIGHTENING: &str = include_str!("../../../policies/syscalls-strict.yaml");
 const READER: &str = include_str!("../../../policies/syscalls-reader.yaml");
 const FETCHER: &str = include_str!("../../../policies/syscalls-fetcher.yaml");
+const INIT: &str = include_str!("../../../policies/syscalls-init.yaml");
 const RELAY: &str = include_str!("../../../policies/syscalls-relay.yaml");
 const SUPERVISOR: &str = include_str!("../../../policies/syscalls-supervisor.yaml");
 const NUMBERS_X86_64: &str = include_str!("../../../policies/syscall-numbers-x86_64.txt");
@@ -181,6 +182,19 @@ pub fn supervisor_policy(arch: Arch, traces: bool) -> Result<SyscallPolicy, Poli
         policy
     } else {
         policy.without("trace-")
+    })
+}
+
+/// Reads the policy of init while a run's body runs. With `is_planted`, it also serves a planted bug.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn init_policy(arch: Arch, is_planted: bool) -> Result<SyscallPolicy, PolicyError> {
+    let policy = policy(INIT, arch)?;
+    Ok(if is_planted {
+        policy
+    } else {
+        policy.without("planted-")
     })
 }
 

@@ -53,6 +53,8 @@ struct Serving<'a> {
     stack: &'a mut [u8],
     link: BorrowedFd<'a>,
     children: BorrowedFd<'a>,
+    #[cfg(feature = "planted-bugs")]
+    planted: Option<attacker::SharedFile>,
 }
 
 /// A command, or a free place.
@@ -123,6 +125,8 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
         stack: &mut *start.stack,
         link: start.link,
         children: children.as_fd(),
+        #[cfg(feature = "planted-bugs")]
+        planted: planted::share(),
     };
     let link = start.link;
     let mut keep = [-1; KEEP_MAX];
@@ -164,6 +168,10 @@ fn close_and_serve(
     .map_err(at(ChildStep::Wait))?;
     // Only the supervisor may have it: when it ends, the calls that wait fail.
     drop(listener);
+    if serving.body.is_some() {
+        // The body runs by now and does not inherit it.
+        seccomp::load(crate::seccomp::of_init()).map_err(at(ChildStep::Seccomp))?;
+    }
     serving.serve()
 }
 
@@ -277,7 +285,7 @@ impl Serving<'_> {
                 }
                 Ok(Some(ended)) => {
                     #[cfg(feature = "planted-bugs")]
-                    planted::take_over(ended.raw_status);
+                    planted::take_over(ended.raw_status, self.planted.as_mut());
                     // Not of a process that a command left behind.
                     if let Some(place) = self.place_of(ended.pid) {
                         let is_ending = std::mem::replace(place, Place::FREE).is_ending;
@@ -462,15 +470,22 @@ fn send_connected(
 }
 
 /// Init reads nothing of the body but exit statuses: one of them stands for a bug that runs what the
-/// body has written.
+/// body has written, to a file of which init has a mapping.
 #[cfg(feature = "planted-bugs")]
 mod planted {
+    use attacker::SharedFile;
+
     /// Exit code 213.
     const RAW_STATUS: i32 = 213 << 8;
 
-    pub(super) fn take_over(raw_status: i32) {
-        if raw_status == RAW_STATUS {
-            attacker::trigger("init", &std::fs::read("/tmp/attack").unwrap_or_default());
+    /// As what the body has written. `None`: it has no such directory.
+    pub(super) fn share() -> Option<SharedFile> {
+        SharedFile::create("/tmp/attack").ok()
+    }
+
+    pub(super) fn take_over(raw_status: i32, shared: Option<&mut SharedFile>) {
+        if let (RAW_STATUS, Some(shared)) = (raw_status, shared) {
+            shared.trigger("init");
         }
     }
 }
@@ -490,6 +505,8 @@ mod tests {
             stack: &mut [],
             link,
             children: link,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
         };
         serving.handle_message()
     }

@@ -31,6 +31,11 @@ pub fn programs(policy: SyscallPolicyName) -> Programs {
     }
 }
 
+/// What init is left with once the body of a run runs.
+pub(crate) fn of_init() -> &'static [Instruction] {
+    INIT
+}
+
 /// The call with this number, if it names a path.
 #[must_use]
 pub(crate) fn traced_call(number: u32) -> Option<&'static TracedCall> {

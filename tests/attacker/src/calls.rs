@@ -240,9 +240,7 @@ pub(crate) fn answer(bytes: &[u8]) -> bool {
         }
         let mut rest = bytes;
         while !rest.is_empty() {
-            // SAFETY: bytes of this length.
-            let count = unsafe { libc::write(descriptor, rest.as_ptr().cast(), rest.len()) };
-            let Ok(count) = usize::try_from(count) else {
+            let Some(count) = write(descriptor, rest) else {
                 break;
             };
             rest = &rest[count..];
@@ -250,6 +248,26 @@ pub(crate) fn answer(bytes: &[u8]) -> bool {
         is_taken |= rest.is_empty();
     }
     is_taken
+}
+
+/// One of both calls is allowed.
+fn write(descriptor: i32, bytes: &[u8]) -> Option<usize> {
+    // SAFETY: bytes of this length.
+    let count = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+    if let Ok(count) = usize::try_from(count) {
+        return Some(count);
+    }
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all zeros are a message without an address and without parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    // SAFETY: a message with one part, which the kernel reads.
+    let count = unsafe { libc::sendmsg(descriptor, &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(count).ok()
 }
 
 /// Reads each pipe that can be read to its end.

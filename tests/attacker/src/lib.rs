@@ -10,6 +10,7 @@
 
 mod attempts;
 mod calls;
+mod shared_file;
 
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,6 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde::{Deserialize, Serialize};
 
 pub use attempts::{Surroundings, attempts, remember_supervisor};
+pub use shared_file::SharedFile;
 
 /// Begins an attack in the bytes of a parser. `scripts/check-release` looks for it in the program.
 const MARKER: &str = "PLANTED-BUG/";
@@ -36,9 +38,9 @@ pub struct Attack {
     /// Reads its input to the end before it answers.
     #[serde(skip_serializing_if = "is_default")]
     pub reads_all: bool,
-    /// A file that gets the list of the attempts that succeeded.
+    /// Leaves the list of the attempts that succeeded in the [`SharedFile`] in which it was.
     #[serde(skip_serializing_if = "is_default")]
-    pub notes: Option<std::path::PathBuf>,
+    pub notes: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub answer: Answer,
     /// Does not end after its answer.
@@ -88,7 +90,7 @@ impl Attack {
         serde_json::from_slice(&text?).ok()
     }
 
-    fn carry_out(self) -> ! {
+    fn carry_out(self, file: Option<&mut SharedFile>) -> ! {
         let done = attempts(&self.surroundings);
         for (name, contents) in self.leave {
             // Whether they are there is seen from outside.
@@ -97,11 +99,8 @@ impl Attack {
                 std::fs::File::open(&name)?.set_permissions(mode)
             });
         }
-        if let Some(notes) = self.notes {
-            // Who waits for them sees whether they are there.
-            let draft = notes.with_extension("draft");
-            let _written = std::fs::write(&draft, done.join(", "))
-                .and_then(|()| std::fs::rename(draft, notes));
+        if let (true, Some(file)) = (self.notes, file) {
+            file.note(&done.join(", "));
         }
         if self.reads_all {
             calls::read_all();
@@ -127,7 +126,7 @@ impl Attack {
 /// Carries out the attack on `parser` that is in `bytes`, if there is one, and ends the process.
 pub fn trigger(parser: &str, bytes: &[u8]) {
     if let Some(attack) = Attack::find(parser, bytes) {
-        attack.carry_out();
+        attack.carry_out(None);
     }
 }
 

@@ -208,9 +208,11 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "requests of the same user or of clients with its token, templates of the operator, and what `runner` \
-         prints for the server, which has its user's rights alone",
+         prints or writes for the server, which has its user's rights alone",
         &[
             "crates/server/src/serve/body.rs",
+            "crates/server/src/serve/runs/events.rs",
+            "crates/server/src/serve/runs/known.rs",
             "crates/server/src/serve/templates.rs",
             "crates/server/src/serve/verbs.rs",
         ],

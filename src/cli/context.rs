@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
+use spec::state_directory::state_directory;
 use sys::allocator::keep_from_children;
 
 /// Directory of run records of uid 0.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
 /// Directory of what uid 0 keeps: under `sudo` the home may be another user's.
 const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
-/// Directory of the history of runs of uid 0.
-const STATE_DIRECTORY_OF_ROOT: &str = "/var/lib/runner";
 /// The variables of the flags' prefix that name a directory and have no flag.
 const DIRECTORY_VARIABLES: [&str; 4] = [
     "RUNNER_OPT_CACHE_DIRECTORY",
@@ -113,22 +112,7 @@ impl ProcessContext {
     /// there is no home.
     #[must_use]
     pub(crate) fn history_directory(&self) -> PathBuf {
-        self.state_directory().join("history")
-    }
-
-    fn state_directory(&self) -> PathBuf {
-        if let Some(stated) = self.absolute("RUNNER_OPT_STATE_DIRECTORY") {
-            return stated;
-        }
-        if self.uid == 0 {
-            return PathBuf::from(STATE_DIRECTORY_OF_ROOT);
-        }
-        self.absolute("XDG_STATE_HOME")
-            .or_else(|| Some(self.absolute("HOME")?.join(".local/state")))
-            .map_or_else(
-                || PathBuf::from(format!("/tmp/runner-{}/state", self.uid)),
-                |directory| directory.join("runner"),
-            )
+        state_directory(self.uid, |name| self.absolute(name)).join("history")
     }
 
     #[must_use]

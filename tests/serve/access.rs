@@ -12,20 +12,23 @@ use support::{is_root, needs_root};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const TEMPLATES: &str = "small: [-m, 128m]\nbroken: [--bogus]\n";
+const RUN_TEMPLATES: &str = "short: [--timeout, 30s]\nbroken: [--bogus]\n";
 
 /// A server that listens on the loopback interface, too.
-struct Tcp {
-    api: Api,
+pub struct Tcp {
+    pub api: Api,
     port: u16,
 }
 
 impl Tcp {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let host = Host::new();
         let token = host.ground.write("token", format!("{TOKEN}\n"));
         std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).expect("set");
         let templates = host.ground.write("templates.yaml", TEMPLATES);
         std::fs::set_permissions(&templates, PermissionsExt::from_mode(0o644)).expect("set");
+        let run_templates = host.ground.write("runs.yaml", RUN_TEMPLATES);
+        std::fs::set_permissions(&run_templates, PermissionsExt::from_mode(0o644)).expect("set");
         // Free now; nobody else takes it in this moment.
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .expect("bound")
@@ -41,6 +44,8 @@ impl Tcp {
             &plain(&token),
             "--templates",
             &plain(&templates),
+            "--run-templates",
+            &plain(&run_templates),
         ];
         let server = Server::start(&host, &flags);
         Self {
@@ -54,7 +59,7 @@ impl Tcp {
         reply(curl(&[words, &[&url]].concat()), None)
     }
 
-    fn with_token(&self, words: &[&str], path: &str) -> Reply {
+    pub fn with_token(&self, words: &[&str], path: &str) -> Reply {
         let bearer = format!("Authorization: Bearer {TOKEN}");
         self.call(&[words, &["-H", &bearer]].concat(), path)
     }

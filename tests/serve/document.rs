@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Reply};
+use crate::api::{Api, Reply, reply as reply_of, url};
+use crate::runs::Ends;
 
 /// Checks answers against the document, and remembers which were seen.
 struct Checked {
@@ -169,6 +170,7 @@ fn every_route_answers_as_the_document_says() {
         .call("GET", &at("/commands/{id}/logs"), "?follow=true")
         .expect(200);
     call_files(&mut checked);
+    call_runs(&mut checked);
     if support::has_cgroup() {
         checked.call("POST", &at("/pause"), "").expect(204);
         checked.call("POST", &at("/resume"), "").expect(204);
@@ -194,6 +196,54 @@ fn every_route_answers_as_the_document_says() {
             }
         }
     }
+}
+
+/// All calls about runs.
+fn call_runs(checked: &mut Checked) {
+    let _ends = Ends::new(&checked.api);
+    let manifest = "run: body.sh\noutputsFiles: {x: {path: x.txt}}\n";
+    let script = "echo x > /scratch/x; test \"$1\" != wait || sleep 1000\n";
+    let bundle = checked.api.host.ground.script(manifest, script);
+    let bundle = json!({ "path": bundle.to_str().expect("a plain path") });
+    let document = json!({ "bundle": bundle, "inputs": {}, "files": {}, "args": ["once"] });
+    let key = ["-H", "Idempotency-Key: one"];
+    let reply = checked.send("POST", "/v1/runs", &key, &document);
+    let run = reply.expect(201).json();
+    checked
+        .send("POST", "/v1/runs", &key, &document)
+        .expect(200);
+    let id = run["id"].as_str().expect("an id").to_owned();
+    let at = |rest: &str| format!("/v1/runs/{id}{rest}");
+    for form in ["application/x-ndjson", "text/event-stream"] {
+        let accept = format!("Accept: {form}");
+        let path = url(&at("/events"));
+        let events = reply_of(checked.api.curl(&["-H", &accept, &path]), None);
+        checked
+            .check("GET", "/v1/runs/{run}/events", events)
+            .expect(200);
+    }
+    for (route, rest, status) in [
+        ("", "", 200),
+        ("/events", "/events?after=99", 204),
+        ("/logs", "/logs", 200),
+        ("/artifacts/{key}", "/artifacts/x", 200),
+    ] {
+        let reply = checked.api.get(&at(rest));
+        let route = format!("/v1/runs/{{run}}{route}");
+        checked.check("GET", &route, reply).expect(status);
+    }
+    let list = checked.api.get("/v1/runs?state=succeeded");
+    checked.check("GET", "/v1/runs", list).expect(200);
+    let document = json!({ "bundle": bundle, "args": ["wait"] });
+    let run = checked
+        .send("POST", "/v1/runs", &[], &document)
+        .expect(201)
+        .json();
+    let path = format!("/v1/runs/{}/cancel", run["id"].as_str().expect("an id"));
+    let reply = checked.api.call("POST", &path);
+    checked
+        .check("POST", "/v1/runs/{run}/cancel", reply)
+        .expect(202);
 }
 
 /// All calls about files.

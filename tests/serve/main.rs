@@ -20,5 +20,7 @@ mod documentation;
 mod files;
 mod killed;
 mod limits;
+mod runs;
+mod runs_hostile;
 mod sandboxes;
 mod systemd;

@@ -66,6 +66,7 @@ pub mod secret;
 pub mod source_built;
 pub mod source_report;
 pub mod sources_policy;
+pub mod state_directory;
 pub mod syscall_policy;
 pub mod tokens;
 pub mod typescript;

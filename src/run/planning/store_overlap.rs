@@ -18,6 +18,7 @@ use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
 use spec::sources_policy::SecretsProvider;
+use spec::state_directory::SERVED_RUNS;
 
 /// Refuses a mount that overlaps the runtime directory, where a body could lock or write the
 /// records of other runs, and a writable mount through which it could change the history of runs or
@@ -58,6 +59,7 @@ pub(in crate::run) fn keep_stores_apart(
     if policy.audit != AuditPolicy::Off {
         refuse_store(&sources.writable, &caller.history_directory, &HISTORY)?;
     }
+    refuse_store(&sources.writable, &served_runs(caller), &SERVED)?;
     let artifacts = artifact_store(caller, policy).map_err(RunError::host(ARTIFACTS.act))?;
     refuse_store(&sources.writable, &artifacts, &ARTIFACTS)
 }
@@ -156,6 +158,10 @@ fn fold(path: &Path) -> PathBuf {
     path.as_os_str().to_ascii_lowercase().into()
 }
 
+fn served_runs(caller: &Caller) -> PathBuf {
+    caller.history_directory.with_file_name(SERVED_RUNS)
+}
+
 fn bundle_cache(caller: &Caller, policy: &HostPolicy) -> Result<PathBuf, Errno> {
     let place = cached_bundle::cache_place(caller, policy).map_err(|error| errno_of(&error))?;
     Ok(place.directory)
@@ -210,6 +216,13 @@ const HISTORY: StoreWords = StoreWords {
     act: "locate the history of runs, which no mount may contain",
     problem: "overlaps the history of runs, which the body could change",
     hint: "mount it read-only, or keep the history elsewhere (RUNNER_OPT_STATE_DIRECTORY)",
+};
+
+const SERVED: StoreWords = StoreWords {
+    code: "mount_holds_served_runs",
+    act: "locate the runs of `runner serve`, which no mount may contain",
+    problem: "overlaps the runs of `runner serve`, whose events and reports the body could change",
+    hint: "mount it read-only, or keep the runs elsewhere (RUNNER_OPT_STATE_DIRECTORY)",
 };
 
 /// Refuses sources that overlap `store`, which may not exist yet. Masking it inside would not

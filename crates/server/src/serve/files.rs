@@ -175,7 +175,8 @@ fn is_too_large(directory: &Path, bytes_max: u64) -> bool {
     false
 }
 
-async fn send(mut file: File, length: u64, client: BodySender) {
+/// Sends the content of a file, and cuts the connection where it cannot be read.
+pub(super) async fn send(mut file: File, length: u64, client: BodySender) {
     let mut left = length;
     let mut buffer = vec![0; 64 << 10];
     while left > 0 {

@@ -11,7 +11,8 @@ use spec::units::parse_duration;
 
 const HELP: &str = "\
 Clients on the unix socket must have your uid and may do what you may. With --listen, clients on
-loopback that have the token may create sandboxes of --templates, and use those sandboxes alone.
+loopback that have the token may create sandboxes of --templates, and use those sandboxes alone,
+and run bundles with --run-templates.
 docs/serve.md describes the calls; the server has its OpenAPI document at /openapi.json.
 
 Examples:
@@ -50,6 +51,15 @@ pub(super) struct Flags {
     /// A file of templates, YAML or JSON: names, and lists of flags of `runner sandbox create`
     #[arg(long, value_name = "FILE")]
     pub(super) templates: Option<PathBuf>,
+    /// A file of templates of runs: names, and lists of flags of `runner exec`
+    #[arg(long, value_name = "FILE")]
+    pub(super) run_templates: Option<PathBuf>,
+    /// The most runs at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(super) max_runs: usize,
+    /// How many runs are kept for clients; of more, the oldest that ended are removed
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = read_count)]
+    pub(super) keep_runs: usize,
     /// The most sandboxes of this user at which one more is created
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) max_sandboxes: usize,

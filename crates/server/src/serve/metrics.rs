@@ -12,15 +12,17 @@ pub(super) enum Refused {
     Page,
     Busy,
     Sandboxes,
+    Runs,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Peer, "peer"),
         (Self::Token, "token"),
         (Self::Page, "page"),
         (Self::Busy, "calls"),
         (Self::Sandboxes, "sandboxes"),
+        (Self::Runs, "runs"),
     ];
 }
 

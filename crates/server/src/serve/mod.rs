@@ -1,6 +1,7 @@
-//! `runner serve`: an HTTP API in front of the verbs of `runner sandbox`.
+//! `runner serve`: an HTTP API in front of the verbs of `runner sandbox`, and of `runner exec`.
 //!
-//! The server keeps no state: sandboxes have supervisors of their own, and each call executes `runner`.
+//! The server keeps no state: sandboxes and runs have supervisors of their own, what is known of runs is in files,
+//! and each call executes `runner`.
 
 mod access;
 mod body;
@@ -13,12 +14,14 @@ mod exec;
 mod file_programs;
 mod files;
 mod flags;
+mod form;
 mod listeners;
 mod metrics;
 mod openapi;
 mod own_file;
 mod query;
 mod routes;
+mod runs;
 mod sandboxes;
 mod server;
 mod stalls;
@@ -43,6 +46,7 @@ use access::Token;
 use connections::Front;
 use flags::{Api, Flags, NoFlags};
 use listeners::Listeners;
+use runs::Runs;
 use server::Server;
 use verbs::Verbs;
 use workspace::Workspace;
@@ -92,7 +96,7 @@ async fn serve(flags: &Flags) -> Result<(), String> {
     let passed = listeners::passed()?;
     let token = flags.token_file.as_deref().map(Token::read).transpose()?;
     let templates = match &flags.templates {
-        Some(file) => templates::read(file)?,
+        Some(file) => templates::read("--templates", file)?,
         None => templates::Templates::default(),
     };
     let verbs = Verbs::beside_this_one()?;
@@ -100,7 +104,8 @@ async fn serve(flags: &Flags) -> Result<(), String> {
     verbs.list().await.map_err(|error| error.in_one_line())?;
     let listeners = Listeners::open(flags, passed, token.is_some())?;
     let workspace = Workspace::open()?;
-    let server = Arc::new(Server::new(flags, verbs, templates, workspace));
+    let runs = Runs::open(flags)?;
+    let server = Arc::new(Server::new(flags, verbs, templates, workspace, runs));
     let token = token.map(Arc::new);
     let tcp_router = token
         .clone()

@@ -5,6 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::routes::{Content, ParameterKind, Route};
+use super::runs::{RUN_ID, RunEvent};
 use super::types::{ErrorDocument, NAME, StreamEvent};
 
 /// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
@@ -23,7 +24,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "runner serve",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Sandboxes that stay, commands and files in them.",
+            "description": "Sandboxes that stay, commands and files in them; runs of bundles.",
         },
         "paths": paths,
         "components": {
@@ -40,6 +41,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let in_path = in_path.map(|name| {
         let schema = match name {
             "id" => json!({ "type": "integer", "minimum": 0 }),
+            "run" => json!({ "type": "string", "pattern": RUN_ID }),
+            "key" => json!({ "type": "string" }),
             _ => json!({ "type": "string", "pattern": NAME }),
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
@@ -100,6 +103,24 @@ fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value
         Content::Bytes => Some(json!({ "application/octet-stream": {} })),
         Content::Tar => Some(json!({ "application/x-tar": {} })),
         Content::Text => Some(json!({ "text/plain": { "schema": { "type": "string" } } })),
+        Content::JsonOrForm(schema) => {
+            let document = schema(generator);
+            let form = json!({
+                "type": "object",
+                "properties": { "run": document, "bundle": {} },
+                "patternProperties": { "^file\\.": {} },
+                "additionalProperties": false,
+            });
+            Some(json!({
+                "application/json": { "schema": document },
+                "multipart/form-data": { "schema": form },
+            }))
+        }
+        Content::RunEvents => {
+            let event = generator.subschema_for::<RunEvent>();
+            let events = json!({ "schema": { "type": "string" }, "x-itemSchema": event });
+            Some(json!({ "application/x-ndjson": events, "text/event-stream": events }))
+        }
         Content::Events => {
             let event = generator.subschema_for::<StreamEvent>();
             // OpenAPI 3.2 calls it `itemSchema`.

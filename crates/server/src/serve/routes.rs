@@ -20,7 +20,7 @@ use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
     Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
 };
-use super::{commands, file_programs, files, openapi, sandboxes};
+use super::{commands, file_programs, files, openapi, runs, sandboxes};
 
 /// The content of a request or an answer.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,9 @@ pub(super) enum Content {
     Text,
     /// Events, as lines of JSON or as server-sent events.
     Events,
+    RunEvents,
+    /// A document, or a form whose part `run` is that document.
+    JsonOrForm(fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// A parameter of a query.
@@ -54,7 +57,7 @@ pub(super) enum ParameterKind {
     Text,
 }
 
-const fn text(name: &'static str, description: &'static str) -> Parameter {
+pub(super) const fn text(name: &'static str, description: &'static str) -> Parameter {
     Parameter {
         name,
         kind: ParameterKind::Text,
@@ -97,16 +100,16 @@ pub(super) struct Route {
     handler: MethodRouter<Shared>,
 }
 
-fn schema<Document: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+pub(super) fn schema<Document: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Document>()
 }
 
-fn document<Document: JsonSchema>() -> Content {
+pub(super) fn document<Document: JsonSchema>() -> Content {
     Content::Json(schema::<Document>)
 }
 
 impl Route {
-    fn new<Call, Arguments>(
+    pub(super) fn new<Call, Arguments>(
         method: Method,
         path: &'static str,
         id: &'static str,
@@ -135,15 +138,15 @@ impl Route {
         }
     }
 
-    fn query(self, query: Vec<Parameter>) -> Self {
+    pub(super) fn query(self, query: Vec<Parameter>) -> Self {
         Self { query, ..self }
     }
 
-    fn takes(self, request: Content) -> Self {
+    pub(super) fn takes(self, request: Content) -> Self {
         Self { request, ..self }
     }
 
-    fn answers(mut self, status: StatusCode, content: Content) -> Self {
+    pub(super) fn answers(mut self, status: StatusCode, content: Content) -> Self {
         self.answers.push((status, content));
         self
     }
@@ -161,6 +164,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(snapshot_routes());
     routes.extend(command_routes());
     routes.extend(file_routes());
+    routes.extend(runs::routes());
     routes
 }
 
@@ -479,12 +483,13 @@ async fn health() -> Response {
 
 async fn metrics(State(server): State<Shared>) -> Result<Response, ApiError> {
     let sandboxes = server.verbs.list().await?.sandboxes;
-    let text = server.metrics.render(Gauges {
+    let mut text = server.metrics.render(Gauges {
         calls: server.max_calls - server.calls.available_permits(),
         sandboxes: sandboxes.len(),
         paused: sandboxes.iter().filter(|sandbox| sandbox.is_paused).count(),
         commands: sandboxes.iter().map(|sandbox| sandbox.commands.len()).sum(),
     });
+    text += &server.runs.metrics();
     let mut response = text.into_response();
     set_type(&mut response, "text/plain; version=0.0.4");
     Ok(response)

@@ -19,7 +19,7 @@ use super::files::receive;
 use super::metrics::Refused;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared, place};
-use super::templates::check_flags;
+use super::templates::flags_for;
 use super::types::{CreateSandbox, Sandbox, SandboxList};
 use super::verbs::words;
 use spec::path::escape;
@@ -87,48 +87,14 @@ impl Server {
 
     /// The flags of a new sandbox.
     fn flags_for(&self, access: Access, wanted: &CreateSandbox) -> Result<Vec<String>, ApiError> {
-        let shown = wanted
-            .template
-            .as_deref()
-            .map(|name| escape(name.as_bytes()));
-        let known = || match self.templates.is_empty() {
-            true => "this server has no templates: --templates names a file of them".to_owned(),
-            false => {
-                let names = self.templates.keys().map(|name| escape(name.as_bytes()));
-                format!(
-                    "templates of this server: {}",
-                    names.collect::<Vec<_>>().join(", ")
-                )
-            }
-        };
-        let template = wanted
-            .template
-            .as_ref()
-            .map(|name| self.templates.get(name));
-        match (access, template) {
-            (Access::Templates, None) => Err(ApiError::forbidden(
-                "template_needed",
-                "a client of --listen names a template",
-            )
-            .with_hint(known())),
-            (Access::Templates, Some(_)) if !wanted.flags.is_empty() => {
-                let shown = shown.unwrap_or_default();
-                let message = format!(
-                    "the template `{shown}` decides all flags: `flags` is for the unix socket"
-                );
-                Err(ApiError::forbidden("template_only", message))
-            }
-            (_, Some(None)) => {
-                let message = format!("there is no template `{}`", shown.unwrap_or_default());
-                Err(ApiError::forbidden("no_template", message).with_hint(known()))
-            }
-            (_, template) => {
-                check_flags(&wanted.flags)
-                    .map_err(|error| ApiError::bad_request("flags", error))?;
-                let template = template.flatten().into_iter().flatten();
-                Ok(template.chain(&wanted.flags).cloned().collect())
-            }
-        }
+        let template = wanted.template.as_deref();
+        flags_for(
+            &self.templates,
+            "--templates",
+            access,
+            template,
+            &wanted.flags,
+        )
     }
 }
 

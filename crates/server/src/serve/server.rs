@@ -14,6 +14,7 @@ use super::access::Access;
 use super::error::ApiError;
 use super::flags::Flags;
 use super::metrics::Metrics;
+use super::runs::Runs;
 use super::templates::Templates;
 use super::verbs::Verbs;
 use super::workspace::Workspace;
@@ -68,6 +69,7 @@ pub(super) struct Server {
     pub(super) max_calls: usize,
     pub(super) calls: Arc<Semaphore>,
     pub(super) metrics: Metrics,
+    pub(super) runs: Runs,
 }
 
 pub(super) type Shared = Arc<Server>;
@@ -78,6 +80,7 @@ impl Server {
         verbs: Verbs,
         templates: Templates,
         workspace: Workspace,
+        runs: Runs,
     ) -> Self {
         Self {
             verbs,
@@ -91,6 +94,7 @@ impl Server {
             max_calls: flags.max_calls,
             calls: Arc::new(Semaphore::new(flags.max_calls)),
             metrics: Metrics::default(),
+            runs,
         }
     }
 }

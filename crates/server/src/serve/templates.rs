@@ -7,18 +7,22 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use super::access::Access;
+use super::error::ApiError;
 use super::own_file;
 use spec::path::escape;
 
-/// Flags of `runner sandbox create`, by the names of templates.
+/// Flags of `runner sandbox create`, or of `runner exec`, by the names of templates.
 pub(super) type Templates = BTreeMap<String, Vec<String>>;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Reads the file that the flag `option` names.
+///
 /// # Errors
 /// A message: others can change the file, or it is not a document of this form.
-pub(super) fn read(path: &Path) -> Result<Templates, String> {
-    let shown = format!("--templates {}", escape(path.as_os_str().as_bytes()));
+pub(super) fn read(option: &str, path: &Path) -> Result<Templates, String> {
+    let shown = format!("{option} {}", escape(path.as_os_str().as_bytes()));
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let opened = own_file::open(path, OFlags::empty(), 0o022).map_err(failed)?;
     let file = opened.ok_or_else(|| {
@@ -44,11 +48,59 @@ pub(super) fn read(path: &Path) -> Result<Templates, String> {
     Ok(templates)
 }
 
+/// The flags of what a client creates: those of the template that it names, and its own. `option` is the flag of
+/// this server that names the templates.
+///
+/// # Errors
+/// 403: the client may not have them. 400: one cannot be a flag.
+pub(super) fn flags_for(
+    templates: &Templates,
+    option: &str,
+    access: Access,
+    wanted: Option<&str>,
+    flags: &[String],
+) -> Result<Vec<String>, ApiError> {
+    let shown = wanted.map(|name| escape(name.as_bytes()));
+    let known = || match templates.is_empty() {
+        true => format!("this server has no such templates: {option} names a file of them"),
+        false => {
+            let names = templates.keys().map(|name| escape(name.as_bytes()));
+            format!(
+                "templates of this server: {}",
+                names.collect::<Vec<_>>().join(", ")
+            )
+        }
+    };
+    let template = wanted.map(|name| templates.get(name));
+    match (access, template) {
+        (Access::Templates, None) => Err(ApiError::forbidden(
+            "template_needed",
+            "a client of --listen names a template",
+        )
+        .with_hint(known())),
+        (Access::Templates, Some(_)) if !flags.is_empty() => {
+            let shown = shown.unwrap_or_default();
+            let message =
+                format!("the template `{shown}` decides all flags: `flags` is for the unix socket");
+            Err(ApiError::forbidden("template_only", message))
+        }
+        (_, Some(None)) => {
+            let message = format!("there is no template `{}`", shown.unwrap_or_default());
+            Err(ApiError::forbidden("no_template", message).with_hint(known()))
+        }
+        (_, template) => {
+            check_flags(flags).map_err(|error| ApiError::bad_request("flags", error))?;
+            let template = template.flatten().into_iter().flatten();
+            Ok(template.chain(flags).cloned().collect())
+        }
+    }
+}
+
 /// Checks the words that come before the name of the sandbox.
 ///
 /// # Errors
 /// A message: one cannot be a flag of a call.
-pub(super) fn check_flags(flags: &[String]) -> Result<(), String> {
+fn check_flags(flags: &[String]) -> Result<(), String> {
     let is_flag = |word: &str, flag: &str| {
         word.strip_prefix(flag)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))

@@ -48,13 +48,20 @@ impl Verbs {
 
     /// `runner sandbox WORDS…`, not started.
     pub(super) fn command(&self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Command {
-        let mut command = Command::new(self.0.path());
+        let mut command = self.runner();
         command
             .arg("sandbox")
             .args(words.into_iter().map(Into::into))
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// `runner`, without words.
+    pub(super) fn runner(&self) -> Command {
+        let mut command = Command::new(self.0.path());
+        command
+            .stdin(Stdio::null())
             // Ctrl-C in the terminal of the server is for the server.
             .process_group(0);
         for name in OF_SYSTEMD {

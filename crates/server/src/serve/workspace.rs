@@ -23,27 +23,27 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
+    /// One among the temporary files.
+    ///
     /// # Errors
     /// A message: the directory cannot be made, or is not private.
     pub(super) fn open() -> Result<Self, String> {
         let uid = rustix::process::geteuid().as_raw();
         let common = std::env::temp_dir().join(format!(".runner-serve-{uid}"));
-        let failed = |error: std::io::Error| {
-            format!("{}: {error}", escape(common.as_os_str().as_encoded_bytes()))
-        };
-        match DirBuilder::new().mode(0o700).create(&common) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
-            _ => (),
-        }
-        let found = std::fs::symlink_metadata(&common).map_err(failed)?;
-        if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
-            return Err(failed(std::io::Error::other(
-                "expected a directory of yours with mode 700; TMPDIR names another place for it",
-            )));
-        }
-        remove_left(&common).map_err(failed)?;
+        Self::open_in(&common)
+            .map_err(|message| format!("{message}; TMPDIR names another place for it"))
+    }
+
+    /// One in the directory `common`, which is made if it is missing.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(super) fn open_in(common: &Path) -> Result<Self, String> {
+        make_private(common)?;
+        let failed = |error: std::io::Error| failed(common, &error);
+        remove_left(common).map_err(failed)?;
         for _ in 0..TRIES {
-            let directory = make(&common, "").map_err(failed)?;
+            let directory = make(common, "").map_err(failed)?;
             let Ok(lock) = lock(directory.path()) else {
                 continue;
             };
@@ -68,6 +68,31 @@ impl Workspace {
             ApiError::failed(format!("cannot make a directory for the file: {error}"))
         })
     }
+}
+
+/// Makes a directory that is of this user alone, unless it is there.
+///
+/// # Errors
+/// A message: it cannot be made, or is not private.
+pub(super) fn make_private(directory: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| failed(directory, &error);
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => (),
+    }
+    let found = std::fs::symlink_metadata(directory).map_err(failed)?;
+    let uid = rustix::process::geteuid().as_raw();
+    match found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => Err(failed(std::io::Error::other(
+            "expected a directory of yours with mode 700",
+        ))),
+    }
+}
+
+fn failed(directory: &Path, error: &std::io::Error) -> String {
+    let shown = escape(directory.as_os_str().as_encoded_bytes());
+    format!("{shown}: {error}")
 }
 
 fn make(above: &Path, prefix: &str) -> std::io::Result<TempDir> {

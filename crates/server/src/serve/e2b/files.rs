@@ -19,6 +19,7 @@ use crate::serve::body;
 use crate::serve::error::ApiError;
 use crate::serve::file_programs::{find, malformed, run};
 use crate::serve::files::{Upload, receive, send_file};
+use crate::serve::form;
 use crate::serve::query::{Query, check_path};
 use crate::serve::types::{FileEntry, FileKind};
 
@@ -110,7 +111,7 @@ async fn upload(calls: &Calls, record: &Record, request: Request) -> Result<Resp
     let content_type = content_type
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
-    if let Some(boundary) = multipart::boundary(content_type)? {
+    if let Some(boundary) = form::boundary(content_type)? {
         let body = request.into_body();
         let written = multipart::receive(calls, record, body, &boundary, path).await?;
         return Ok(body::json(StatusCode::OK, &written));

@@ -17,6 +17,7 @@ docs/serve.md describes the calls; the server has its OpenAPI document at /opena
 Examples:
   runner serve
   runner serve --listen 127.0.0.1:8080 --token-file token --templates templates.yaml
+  runner serve --listen 127.0.0.1:8080 --token-file token --templates templates.yaml --mcp agent
   curl --unix-socket $XDG_RUNTIME_DIR/runner/api.sock http://runner/v1/sandboxes
 
 Exit codes: 0 after SIGTERM or SIGINT; 125 it could not start.";
@@ -50,6 +51,9 @@ pub(super) struct Flags {
     /// A file of templates, YAML or JSON: names, and lists of flags of `runner sandbox create`
     #[arg(long, value_name = "FILE")]
     pub(super) templates: Option<PathBuf>,
+    /// Offer MCP at /mcp; each session has a sandbox of this template
+    #[arg(long, value_name = "TEMPLATE", requires = "templates")]
+    pub(super) mcp: Option<String>,
     /// The most sandboxes of this user at which one more is created
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) max_sandboxes: usize,

@@ -19,6 +19,7 @@ mod host;
 mod bundles;
 mod client;
 mod clients;
+mod conformance;
 mod documentation;
 mod hostile;
 mod http;

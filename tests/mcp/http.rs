@@ -231,8 +231,8 @@ pub fn tool_call(tool: &str, arguments: &Value) -> Value {
 #[track_caller]
 pub fn message(answer: &Reply) -> Value {
     let text = answer.text();
-    let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    let message = events.filter(|data| !data.is_empty()).last();
+    let mut events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let message = events.rfind(|data| !data.is_empty());
     let message = serde_json::from_str(message.unwrap_or(&text));
     message.unwrap_or_else(|error| panic!("{error}: {}\n{text}", answer.head))
 }

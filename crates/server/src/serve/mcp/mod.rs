@@ -24,7 +24,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::access::Access;
-use super::body::{Held, read_bytes};
+use super::body::{Held, parse, read_bytes};
 use super::error::ApiError;
 use super::routes::take_place;
 use super::server::{finish_in_place, place};
@@ -82,13 +82,12 @@ async fn admit(State(mcp): State<Arc<Mcp>>, request: Request, next: Next) -> Res
 
 /// What decides whether a message begins a session.
 #[derive(Debug, Deserialize)]
-struct Peek<'message> {
-    #[serde(borrow)]
-    method: Cow<'message, str>,
+struct Peek {
+    method: String,
 }
 
 fn is_initialize(message: &[u8]) -> bool {
-    serde_json::from_slice(message).is_ok_and(|peek: Peek<'_>| peek.method == "initialize")
+    parse(message).is_ok_and(|peek: Peek| peek.method == "initialize")
 }
 
 /// A message of the client.

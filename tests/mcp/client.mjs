@@ -1,13 +1,45 @@
 // The official client of TypeScript: results are checked against the schemas of the tools, calls are
-// cancelled. Arguments: the program `runner` and the flags of `runner mcp`.
+// cancelled. Arguments: the program `runner` and the flags of `runner mcp`, or the URL of a server and its
+// token.
 
 import assert from "node:assert/strict";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [command, ...flags] = process.argv.slice(2);
+const isHttp = command.startsWith("http:");
+
+// Cuts the answer of a call with this text behind its first event, and tells when the rest is asked for: the
+// client also asks for that of calls that it has cancelled.
+const CUT = "until test -e resumed";
+let last, onResume;
+const resumed = new Promise((resolve) => (onResume = resolve));
+async function cuttingFetch(url, init) {
+  const response = await fetch(url, init);
+  if (last && new Headers(init.headers).get("last-event-id") === last) onResume();
+  if (init.method !== "POST" || !init.body.includes(CUT)) return response;
+  const reader = response.body.getReader();
+  const first = await reader.read();
+  last = /^id: (.*)$/m.exec(new TextDecoder().decode(first.value))[1];
+  const cut = new ReadableStream({
+    start: (stream) => stream.enqueue(first.value),
+    async pull(stream) {
+      await reader.cancel();
+      stream.error(new TypeError("cut"));
+    },
+  });
+  return new Response(cut, { status: response.status, headers: response.headers });
+}
+
+const transport = isHttp
+  ? new StreamableHTTPClientTransport(new URL(command), {
+      requestInit: { headers: { Authorization: `Bearer ${flags[0]}` } },
+      fetch: cuttingFetch,
+    })
+  : new StdioClientTransport({ command, args: ["mcp", ...flags], env: process.env });
 const client = new Client({ name: "test", version: "1.0.0" });
-await client.connect(new StdioClientTransport({ command, args: ["mcp", ...flags], env: process.env }));
+await client.connect(transport);
 
 const { tools } = await client.listTools();
 assert.equal(tools.length, 7);
@@ -54,5 +86,13 @@ const unknown = await call("execute_command", { command: "true", rw: "/" });
 assert.match(unknown.content[0].text, /unknown field `rw`/);
 await assert.rejects(call("run_bundle", { bundle: "a" }), /unknown tool/);
 
+if (isHttp) {
+  // The client gets the answer of a call whose connection broke.
+  const cut = call("execute_command", { command: `${CUT}; do sleep 0.02; done; echo on` });
+  await resumed;
+  await call("write_file", { path: "resumed", content: "" });
+  assert.equal((await cut).structuredContent.stdout, "on\n");
+  await transport.terminateSession();
+}
 await client.close();
 console.log("used");

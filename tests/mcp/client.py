@@ -1,14 +1,16 @@
 """The official client of Python: every tool once, as a host of an agent calls it.
 
-Arguments: the words that start the server.
+Arguments: the words that start the server, or the URL of one and its token.
 """
 
 import asyncio
 import base64
 import sys
 
+import httpx2
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 
 def texts(result):
@@ -69,9 +71,17 @@ async def use(session):
     assert denied["verdict"] == "denied" and "--ro" in denied["change"], denied
 
 
-async def main(program, *words):
-    server = StdioServerParameters(command=program, args=list(words))
-    async with stdio_client(server) as streams:
+def connect(program, *words):
+    if not program.startswith("http:"):
+        return stdio_client(StdioServerParameters(command=program, args=list(words)))
+    headers = {"Authorization": f"Bearer {words[0]}"}
+    client = httpx2.AsyncClient(headers=headers, timeout=60)
+    # At its end it ends the session.
+    return streamable_http_client(program, http_client=client)
+
+
+async def main(*words):
+    async with connect(*words) as streams:
         async with ClientSession(*streams) as session:
             assert (await session.initialize()).server_info.name == "runner"
             await use(session)

@@ -1,11 +1,12 @@
 //! The clients of the protocol that others use, from the public registries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::host::{Host, Said, said};
+use crate::http::{Server, TOKEN};
 use support::packages::{has, npm_packages, python_package, tool};
 use support::{runner, source_path};
 
@@ -20,6 +21,54 @@ fn run(host: &Host, mut client: Command, directory: &Path) -> Said {
     }
     let client = client.current_dir(directory).stdin(Stdio::null());
     said(client.output().expect("the client starts"))
+}
+
+/// What is left of a client and its arguments when they have used a server by HTTP.
+fn use_by_http(mut client: Command) {
+    let host = Host::new();
+    let server = Server::start(&host, "[--rw, .]", &[]);
+    client.arg(server.url("/mcp")).arg(TOKEN);
+    let done = run(&host, client, &host.ground.workspace());
+    assert_eq!((done.code, &*done.stdout), (0, "used\n"), "{done:?}");
+    // The client has ended the session.
+    host.assert_empty();
+}
+
+#[test]
+fn the_official_client_of_python_uses_every_tool_by_http() {
+    if !has("python3") {
+        return;
+    }
+    let Some(sdk) = python_package("mcp", "2.3.0") else {
+        return;
+    };
+    let mut client = tool("timeout");
+    let program = source_path("tests/mcp/client.py");
+    client.args(["100", "python3"]).arg(program);
+    client.env("PYTHONPATH", sdk);
+    use_by_http(client);
+}
+
+#[test]
+fn the_official_client_of_typescript_cancels_and_resumes_by_http() {
+    let Some(sdk) = npm_packages("mcp-typescript-1", &[TYPESCRIPT_SDK]) else {
+        return;
+    };
+    let host = Host::new();
+    let mut client = tool("timeout");
+    client
+        .args(["100", "node"])
+        .arg(program_beside(&host, &sdk));
+    use_by_http(client);
+}
+
+/// The program of the client, copied: Node looks for packages beside it.
+fn program_beside(host: &Host, sdk: &Path) -> PathBuf {
+    let program = host.ground.path("client.mjs");
+    std::fs::copy(source_path("tests/mcp/client.mjs"), &program).expect("copied");
+    let modules = host.ground.path("node_modules");
+    std::os::unix::fs::symlink(sdk.join("node_modules"), modules).expect("linked");
+    program
 }
 
 #[test]
@@ -55,15 +104,10 @@ fn the_official_client_of_typescript_checks_results_and_cancels() {
         return;
     };
     let host = Host::new();
-    // Node looks for packages beside the program.
-    let program = host.ground.path("client.mjs");
-    std::fs::copy(source_path("tests/mcp/client.mjs"), &program).expect("copied");
-    let modules = host.ground.path("node_modules");
-    std::os::unix::fs::symlink(sdk.join("node_modules"), modules).expect("linked");
     let mut client = tool("timeout");
     client
         .args(["100", "node"])
-        .arg(program)
+        .arg(program_beside(&host, &sdk))
         .arg(runner())
         .args(["--rw", "."]);
     let done = run(&host, client, &host.ground.workspace());

@@ -26,7 +26,7 @@ signal n ended the server.";
     override_usage = "runner mcp [--bundles DIR] [FLAGS]",
     max_term_width = 100
 )]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Offer the tool `run_bundle` for the bundles below this directory; before all other flags
     #[arg(long, value_name = "DIR")]
     pub(super) bundles: Option<PathBuf>,
@@ -57,6 +57,14 @@ const NOT_WITH_BUNDLES: [&str; 5] = ["--manifest", "--run", "--json", "--report"
 const ASKED: i32 = 0;
 
 impl Flags {
+    /// Those of a sandbox that was created with these words.
+    pub(crate) const fn of_template(of_create: Vec<OsString>) -> Self {
+        Self {
+            bundles: None,
+            of_create,
+        }
+    }
+
     /// Reads the words after `mcp`.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
 //! `runner mcp`: one sandbox for each server process, offered as tools of the Model Context Protocol.
+//! `runner serve --mcp` offers the same tools, with one sandbox for each session.
 //!
 //! The server decides nothing about the sandbox: it executes `runner`, with the flags that it was
 //! started with, and passes on what that says.
@@ -19,19 +20,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceExt as _;
+use rmcp::model::ProtocolVersion;
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::runtime::Builder;
 
 use crate::program::{FAILED, Program, complain};
-use flags::{Flags, NoFlags};
-use handler::Server;
-use sandbox::{Sandbox, code_of_signal};
+use flags::NoFlags;
+use sandbox::code_of_signal;
 use signals::Signals;
 use tools::bundles::{BundleError, Bundles};
 
+pub(crate) use flags::Flags;
+pub(crate) use handler::{Server, describe};
+pub(crate) use sandbox::Sandbox;
+
 /// Most bytes of a message of the client. A longer one is dropped, and standard error says so.
-const MESSAGE_BYTES_MAX: usize = 8 << 20;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 /// How long calls may still run when the sandbox is gone.
 const CALLS_END: Duration = Duration::from_secs(5);
@@ -87,7 +92,11 @@ async fn serve(flags: Flags) -> Result<u8, u8> {
         FAILED
     })?;
     let sandbox = Arc::new(Sandbox::create(program, flags, &mut signals).await?);
-    let server = Server::new(Arc::clone(&sandbox), bundles);
+    let server = Server::new(
+        Arc::clone(&sandbox),
+        bundles,
+        ProtocolVersion::KNOWN_VERSIONS,
+    );
     let code = tokio::select! {
         code = talk(server.clone()) => code,
         signal = signals.next() => code_of_signal(signal),

@@ -1,5 +1,5 @@
-//! The sandbox of this server: made by `runner sandbox create`, asked by `runner sandbox ls`, removed by
-//! `runner sandbox rm`.
+//! The sandbox of a server or a session: made by `runner sandbox create`, asked by `runner sandbox ls`,
+//! removed by `runner sandbox rm`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,14 +28,29 @@ const CREATION_END: Duration = Duration::from_secs(2);
 const REMOVAL_END: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(crate) struct Sandbox {
     pub(super) program: Program,
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) flags: Flags,
     run_id: String,
 }
 
 impl Sandbox {
+    /// One that is there.
+    pub(crate) const fn existing(
+        program: Program,
+        name: String,
+        flags: Flags,
+        run_id: String,
+    ) -> Self {
+        Self {
+            program,
+            name,
+            flags,
+            run_id,
+        }
+    }
+
     /// Creates it; what goes wrong is on standard error.
     ///
     /// # Errors
@@ -141,7 +156,7 @@ impl Sandbox {
     }
 
     /// Ends it. Whether it is gone.
-    pub(super) async fn remove(&self) -> bool {
+    pub(crate) async fn remove(&self) -> bool {
         let removed = self.run_removal(REMOVAL_END).await;
         let problem = match removed {
             Ok(output) if output.status.success() => return true,

@@ -55,7 +55,20 @@ pub(super) fn set_type(response: &mut Response, content_type: &'static str) {
 pub(super) async fn read_json<Document: DeserializeOwned>(
     body: Body,
 ) -> Result<Document, ApiError> {
-    let mut pieces = Pieces::new(body, DOCUMENT_BYTES_MAX as u64)?;
+    let bytes = read_bytes(body, DOCUMENT_BYTES_MAX).await?;
+    let malformed = |problem: &str| {
+        let message = format!("the body is not the expected document: {problem}");
+        ApiError::bad_request("document", message).with_hint("GET /openapi.json describes it")
+    };
+    parse(&bytes).map_err(|problem| malformed(&problem))
+}
+
+/// Reads all of a request.
+///
+/// # Errors
+/// It is too large or too slow.
+pub(super) async fn read_bytes(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+    let mut pieces = Pieces::new(body, bytes_max as u64)?;
     let read = async {
         let mut bytes = Vec::new();
         while let Some(piece) = pieces.next().await? {
@@ -63,14 +76,9 @@ pub(super) async fn read_json<Document: DeserializeOwned>(
         }
         Ok(bytes)
     };
-    let bytes = timeout(DOCUMENT_TIME, read)
+    timeout(DOCUMENT_TIME, read)
         .await
-        .unwrap_or_else(|_late| Err(too_slow()))?;
-    let malformed = |problem: &str| {
-        let message = format!("the body is not the expected document: {problem}");
-        ApiError::bad_request("document", message).with_hint("GET /openapi.json describes it")
-    };
-    parse(&bytes).map_err(|problem| malformed(&problem))
+        .unwrap_or_else(|_late| Err(too_slow()))
 }
 
 /// Reads an object.

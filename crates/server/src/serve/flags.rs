@@ -18,6 +18,7 @@ docs/serve.md describes the calls; the server has its OpenAPI document at /opena
 Examples:
   runner serve
   runner serve --listen 127.0.0.1:8080 --token-file token --templates templates.yaml
+  runner serve --listen 127.0.0.1:8080 --token-file token --templates templates.yaml --mcp agent
   curl --unix-socket $XDG_RUNTIME_DIR/runner/api.sock http://runner/v1/sandboxes
 
 Exit codes: 0 after SIGTERM or SIGINT; 125 it could not start.";
@@ -60,6 +61,9 @@ pub(super) struct Flags {
     /// How many runs are kept for clients; of more, the oldest that ended are removed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = read_count)]
     pub(super) keep_runs: usize,
+    /// Offer MCP at /mcp; each session has a sandbox of this template
+    #[arg(long, value_name = "TEMPLATE", requires = "templates")]
+    pub(super) mcp: Option<String>,
     /// The most sandboxes of this user at which one more is created
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) max_sandboxes: usize,

@@ -16,6 +16,7 @@ mod files;
 mod flags;
 mod form;
 mod listeners;
+mod mcp;
 mod metrics;
 mod openapi;
 mod own_file;
@@ -47,6 +48,7 @@ use connections::Front;
 use flags::{Api, Flags, NoFlags};
 use listeners::Listeners;
 use runs::Runs;
+use mcp::Mcp;
 use server::Server;
 use verbs::Verbs;
 use workspace::Workspace;
@@ -111,8 +113,16 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         .clone()
         .filter(|_token| flags.api == Api::E2b)
         .map(|token| e2b::router(Arc::clone(&server), token));
+    let mcp = match &flags.mcp {
+        Some(template) => Some(start_mcp(&server, template, &listeners).await?),
+        None => None,
+    };
+    let mut router = routes::router(Arc::clone(&server));
+    if let Some(mcp) = &mcp {
+        router = router.merge(mcp::router(Arc::clone(mcp)));
+    }
     let front = Front {
-        router: routes::router(Arc::clone(&server)),
+        router,
         tcp_router,
         token,
         server,
@@ -126,12 +136,34 @@ async fn serve(flags: &Flags) -> Result<(), String> {
     notify(NotifyState::Stopping);
     // The receiver lives as long as the task.
     stop.send_replace(true);
-    tokio::select! {
-        _ended = serving => (),
-        () = tokio::time::sleep(flags.stop_timeout) => (),
-        again = wait_for_stop() => again?,
+    if let Some(mcp) = &mcp {
+        mcp.end_streams();
     }
-    Ok(())
+    let again = tokio::select! {
+        _ended = serving => Ok(()),
+        () = tokio::time::sleep(flags.stop_timeout) => Ok(()),
+        again = wait_for_stop() => again,
+    };
+    if let Some(mcp) = mcp {
+        mcp.end_all().await;
+    }
+    again
+}
+
+/// # Errors
+/// There is no such template.
+async fn start_mcp(
+    server: &server::Shared,
+    template: &str,
+    listeners: &Listeners,
+) -> Result<Arc<Mcp>, String> {
+    let socket = listeners.unix.local_addr();
+    let socket = socket.map_err(|error| format!("the unix socket has no address: {error}"))?;
+    let mcp = Arc::new(Mcp::new(Arc::clone(server), template, &socket)?);
+    let left = mcp.remove_left().await;
+    left.map_err(|error| error.in_one_line())?;
+    tokio::spawn(Arc::clone(&mcp).watch());
+    Ok(mcp)
 }
 
 async fn wait_for_stop() -> Result<(), String> {

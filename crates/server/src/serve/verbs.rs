@@ -46,6 +46,10 @@ impl Verbs {
             .map_err(|error| format!("the program `runner` cannot be executed: {error}"))
     }
 
+    pub(super) const fn program(&self) -> &Program {
+        &self.0
+    }
+
     /// `runner sandbox WORDS…`, not started.
     pub(super) fn command(&self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Command {
         let mut command = self.runner();

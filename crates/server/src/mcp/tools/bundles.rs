@@ -25,7 +25,7 @@ const TIMEOUT_VARIABLE: &str = "RUNNER_OPT_TIMEOUT";
 
 /// The bundles that may be run.
 #[derive(Debug)]
-pub(in crate::mcp) struct Bundles {
+pub(crate) struct Bundles {
     /// Without links.
     directory: PathBuf,
 }

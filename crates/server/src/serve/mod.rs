@@ -31,8 +31,9 @@ mod types;
 mod verbs;
 mod workspace;
 
-use std::ffi::OsString;
-use std::io::Write as _;
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,8 @@ use access::Token;
 use connections::Front;
 use flags::{Api, Flags, NoFlags};
 use listeners::Listeners;
-use runs::Runs;
 use mcp::Mcp;
+use runs::Runs;
 use server::Server;
 use verbs::Verbs;
 use workspace::Workspace;
@@ -188,14 +189,28 @@ fn notify(state: NotifyState<'_>) {
 
 /// Tells systemd at half of its WatchdogSec= that this program still answers.
 fn watch_dog() {
-    let Some(period) = sd_notify::watchdog_enabled().map(|period| period / 2) else {
+    let period = sd_notify::watchdog_enabled().map(|period| period / 2);
+    let (Some(period), Some(socket)) = (period, std::env::var_os("NOTIFY_SOCKET")) else {
         return;
     };
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(period.max(Duration::from_millis(1)));
         loop {
             ticks.tick().await;
-            notify(NotifyState::Watchdog);
+            if let Err(error) = ping(&socket) {
+                complain(&format!("warning: systemd was not notified: {error}"), None);
+            }
         }
     });
+}
+
+/// As `sd_notify::notify`, which blocks, and so the server, while the manager has not read what it was told before.
+fn ping(socket: &OsStr) -> std::io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.connect(socket)?;
+    match sender.send(NotifyState::Watchdog.to_string().as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        other => other.map(|_length| ()),
+    }
 }

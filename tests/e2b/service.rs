@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reply, Server, curl, reply};
@@ -14,6 +15,7 @@ pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
 pub struct Service {
     pub api: Api,
     pub port: u16,
+    flags: Vec<String>,
 }
 
 /// A sandbox, as a client knows it.
@@ -55,11 +57,21 @@ impl Service {
             "--templates",
             &templates,
         ];
-        let server = Server::start(&host, &[&own, flags].concat());
+        let flags = [&own, flags].concat();
+        let server = Server::start(&host, &flags);
         Self {
             api: Api { server, host },
             port,
+            flags: flags.into_iter().map(str::to_owned).collect(),
         }
+    }
+
+    /// Kills the server, and starts another one.
+    pub fn restart(&mut self) {
+        self.api.server.signal(Signal::KILL);
+        self.api.server.child.wait().expect("ended");
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        self.api.server = Server::start(&self.api.host, &flags);
     }
 
     pub fn url(&self) -> String {

@@ -4,7 +4,8 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Content, ParameterKind, Route};
+use super::parameters::ParameterKind;
+use super::routes::{Content, Route};
 use super::types::{ErrorDocument, NAME, StreamEvent};
 
 /// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.

@@ -1,5 +1,6 @@
 //! A server of the test's own.
 
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Reply, Server, curl, reply};
 use crate::host::Host;
+use support::invariants::eventually;
 use support::packages::tool;
 
 pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
@@ -58,7 +60,7 @@ impl Service {
             &templates,
         ];
         let flags = [&own, flags].concat();
-        let server = Server::start(&host, &flags);
+        let server = start(&host, &flags, port);
         Self {
             api: Api { server, host },
             port,
@@ -71,7 +73,7 @@ impl Service {
         self.api.server.signal(Signal::KILL);
         self.api.server.child.wait().expect("ended");
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        self.api.server = Server::start(&self.api.host, &flags);
+        self.api.server = start(&self.api.host, &flags, self.port);
     }
 
     pub fn url(&self) -> String {
@@ -160,6 +162,15 @@ impl Service {
             Some(request),
         )
     }
+}
+
+/// Starts a server, and waits until it listens on its port, too.
+fn start(host: &Host, flags: &[&str], port: u16) -> Server {
+    let server = Server::start(host, flags);
+    eventually("the server listens on its port", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    server
 }
 
 /// One message of a stream.

@@ -30,7 +30,7 @@ use spec::utc::text_of_milliseconds;
 const TIMEOUT_S: u64 = 300;
 
 /// The longest that a sandbox may live, if the template has none.
-const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When a sandbox ends that has no time limit: the last second with four digits of a year.
 const NEVER_UNIX_MS: u64 = 253_402_300_799_000;

@@ -221,3 +221,53 @@ fn the_command_for_a_cgroup_gives_a_user_all_limits() {
 fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("changed");
 }
+
+#[test]
+fn the_server_beside_the_program_says_which_clients_it_is_tested_with() {
+    let ground = Ground::new();
+    let path = ground.path("doctor.json");
+    let diagnose = |program: &Path| {
+        let file = std::fs::File::create(&path).expect("made");
+        let status = Command::new(program)
+            .args(["doctor", "--json"])
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("records"))
+            .stdout(file)
+            .status();
+        status.expect("it starts");
+        let text = std::fs::read_to_string(&path).expect("read");
+        serde_json::from_str::<Value>(&text).expect("a document")
+    };
+    let server = Path::new(&runner()).with_file_name("runner-server");
+    let said = Command::new(&server).arg("--version").output();
+    let said = String::from_utf8(said.expect("it starts").stdout).expect("text");
+    let lines: Vec<&str> = said.lines().collect();
+    let [version, python, javascript] = lines[..] else {
+        panic!("{said}");
+    };
+    assert!(version.starts_with("runner-server "), "{said}");
+    assert!(
+        python.starts_with("e2b ") && python.ends_with(" of PyPI"),
+        "{said}"
+    );
+    assert!(javascript.ends_with(" of npm"), "{said}");
+    let diagnosis = diagnose(Path::new(&runner()));
+    let item = find(&diagnosis, "server");
+    assert_eq!(item["state"], "enforced", "{item}");
+    for line in lines {
+        assert!(text(item, "effect").contains(line), "{item}");
+    }
+    // Without it nothing is missing, and another program of that name is no server.
+    let directory = ground.path("bin");
+    std::fs::create_dir(&directory).expect("made");
+    let program = directory.join("runner");
+    copy_program(runner(), &program);
+    let diagnosis = diagnose(&program);
+    let items = diagnosis["items"].as_array().expect("items");
+    assert!(
+        !items.iter().any(|item| item["id"] == "server"),
+        "{diagnosis}"
+    );
+    std::os::unix::fs::symlink("/bin/false", directory.join("runner-server")).expect("made");
+    let diagnosis = diagnose(&program);
+    assert_eq!(find(&diagnosis, "server")["state"], "absent", "{diagnosis}");
+}

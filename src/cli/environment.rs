@@ -161,32 +161,46 @@ fn resolve_secret(
     })
 }
 
-/// Parses lines of `NAME=VALUE`. Skips empty lines, comments (`#`) and white space before the name. A
-/// value is the rest of the line, with quotes and without a final carriage return.
+/// Parses the entries of [`entries_of`], of the form `NAME=VALUE`. A value keeps its quotes.
 ///
 /// # Errors
-/// The first invalid line, as `file` and line number.
+/// The first invalid entry, as `file` and number.
 pub(crate) fn parse_env_file(
     file: &str,
     bytes: &[u8],
 ) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut entries = Vec::new();
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let visible = line.trim_ascii_start();
-        if visible.is_empty() || visible[0] == b'#' {
-            continue;
-        }
-        let (name, value) = split(OsStr::from_bytes(visible));
+    for (number, entry) in entries_of(bytes) {
+        let (name, value) = split(OsStr::from_bytes(entry));
         let value = value.ok_or_else(|| EnvironmentError::Line {
             file: file.to_owned(),
-            line: index + 1,
+            line: number,
         })?;
-        check(|| format!("{file}:{}", index + 1), name, value)?;
+        check(|| format!("{file}:{number}"), name, value)?;
         entries.push((name.to_vec(), value.to_vec()));
     }
     Ok(entries)
+}
+
+/// The entries of a file with their numbers from 1 on. In a file that ends with a NUL, as `env -0` writes
+/// it, a NUL ends each. In others they are lines, without a final carriage return and white space before
+/// the name; empty lines and comments (`#`) are none.
+pub(super) fn entries_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let (bytes, separator) = match bytes.strip_suffix(b"\0") {
+        Some(entries) => (entries, 0),
+        None => (bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes), b'\n'),
+    };
+    let entries = bytes
+        .split(move |byte| *byte == separator)
+        .map(move |entry| {
+            let line = entry.strip_suffix(b"\r").unwrap_or(entry);
+            match (separator, line.trim_ascii_start()) {
+                (0, _) => entry,
+                (_, [b'#', ..]) => &[],
+                (_, visible) => visible,
+            }
+        });
+    (1..).zip(entries).filter(|(_, entry)| !entry.is_empty())
 }
 
 fn split(entry: &OsStr) -> (&[u8], Option<&[u8]>) {
@@ -232,7 +246,7 @@ fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), En
     Ok(())
 }
 
-fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, EnvironmentError> {
+pub(super) fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, EnvironmentError> {
     let file = escaped(path.as_os_str());
     match open(path).and_then(read_small) {
         Ok(Some(bytes)) => Ok(bytes),
@@ -276,6 +290,23 @@ mod tests {
             ..EnvironmentFlags::default()
         };
         resolve_secrets(&flags, SecretValues::Read, &caller())
+    }
+
+    /// F-10.
+    #[test]
+    fn a_file_that_ends_with_a_nul_has_entries_of_any_bytes() {
+        let text = b"A=two\nlines\r\n\0 B=#\0\0#C=\0";
+        assert_eq!(
+            entries_of(text).collect::<Vec<_>>(),
+            [(1, &b"A=two\nlines\r\n"[..]), (2, b" B=#"), (4, b"#C=")]
+        );
+        let entries = parse_env_file("f", b"A=1\n2\0#B=\0").expect("well formed");
+        let expected = [("A", "1\n2"), ("#B", "")];
+        let expected = expected.map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(entries, expected);
+        for bad in [&b"A=1\0B\0"[..], b" A=1\0", b"A=1\0B=2", b"\0A=1\n"] {
+            assert!(parse_env_file("f", bad).is_err(), "{bad:?}");
+        }
     }
 
     /// F-10.
@@ -338,7 +369,7 @@ mod tests {
             (&b"A=1\nB\n"[..], "f:2"),
             (b"\n\nexport A=1", "f:3"),
             (b"=1", "f:1"),
-            (b"A=1\nA=\0", "f:2"),
+            (b"A=1\nA=\0x", "f:2"),
         ] {
             let error = parse_env_file("f", text).expect_err("malformed");
             assert!(error.to_string().starts_with(place), "{error}");

@@ -118,6 +118,8 @@ fn create(mut rest: &[OsString]) -> Option<Create> {
         name,
         idle_timeout: None,
         pause_after_idle: None,
+        label: Vec::new(),
+        label_file: Vec::new(),
         flags,
     })
 }

@@ -9,8 +9,8 @@ macro_rules! after_run {
             "\
 Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
 Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
-For a flag that may be repeated it is a list, separated by commas (--env, --env-file and --secret:
-one entry per line). A flag on the command line replaces its variable.
+For a flag that may be repeated it is a list, separated by commas (--env, --env-file, --label and
+--secret: one entry per line). A flag on the command line replaces its variable.
 
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory)."

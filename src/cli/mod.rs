@@ -25,6 +25,7 @@ pub mod gc;
 mod help;
 mod history;
 mod images;
+mod labels;
 pub mod learn;
 mod learned_policy;
 pub(crate) mod limit_flags;

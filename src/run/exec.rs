@@ -401,6 +401,7 @@ impl<'run> Execution<'run> {
         if let Some(staying) = self.run.staying() {
             self.run
                 .keep_directories(self.resources, launched.as_ref().ok())?;
+            staying.limit_life(wall_time, &policy.maxima.wall_time);
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }
         secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);

@@ -2,15 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use crate::run::error::RunError;
 use crate::run::sandbox_files::inside;
 use sandbox::cgroups::RunCgroup;
-use sandbox::control::{BuiltIns, Commands, CommandsPlan, OutputMasks, PrivateDirectory};
+use sandbox::control::{BuiltIns, Commands, CommandsPlan, Lifetime, OutputMasks, PrivateDirectory};
 use sandbox::launch::CommandPlan;
 use sandbox::records::{RecordsError, RunRecord};
 use sandbox::resources::ResourcesError;
 use secrets::stream_mask::StreamMasks;
+use spec::host_policy::Maximum;
+use spec::labels::Labels;
 use spec::lifecycle::LifecycleError;
 use spec::manifest::Manifest;
 use spec::report::{WarningReport, with_causes};
@@ -28,7 +31,9 @@ const BUILT_INS: BuiltIns = BuiltIns {
 pub(crate) struct StayingSandbox {
     /// `None`: its run id.
     name: Option<SandboxName>,
+    labels: Labels,
     idle_times: Cell<IdleTimes>,
+    lifetime: RefCell<Lifetime>,
     /// Whom to tell of the start.
     readiness: RefCell<Option<Readiness>>,
     named: RefCell<Option<Named>>,
@@ -46,12 +51,15 @@ struct Named {
 impl StayingSandbox {
     pub(crate) fn new(
         name: Option<SandboxName>,
+        labels: Labels,
         idle_times: IdleTimes,
         readiness: Option<Readiness>,
     ) -> Self {
         Self {
             name,
+            labels,
             idle_times: Cell::new(idle_times),
+            lifetime: RefCell::default(),
             readiness: RefCell::new(readiness),
             named: RefCell::new(None),
             private: RefCell::new(Vec::new()),
@@ -85,6 +93,13 @@ impl StayingSandbox {
         Ok(())
     }
 
+    /// Says when it ends, and what the configuration allows later.
+    pub(in crate::run) fn limit_life(&self, end: Option<Duration>, maximum: &Maximum<Duration>) {
+        let place = maximum.stated_at.clone();
+        let maximum = place.map(|place| (maximum.value, place));
+        *self.lifetime.borrow_mut() = Lifetime { end, maximum };
+    }
+
     /// Makes the control socket, which refuses clients until the commands are served.
     ///
     /// # Errors
@@ -107,6 +122,10 @@ impl StayingSandbox {
                 run_id: run_id.to_owned(),
                 start_unix_s,
                 is_paused: false,
+                labels: self.labels.clone(),
+                run_time_ms: 0,
+                ends_in_ms: None,
+                idle_timeout_ms: None,
                 commands: Vec::new(),
                 ended: EndedCommands::default(),
             },
@@ -141,6 +160,7 @@ impl StayingSandbox {
                 private: self.private.take(),
                 state,
                 masks: output_masks(masks),
+                lifetime: self.lifetime.take(),
                 idle_times: self.idle_times.get(),
             };
             let commands = Commands::new(plan).map_err(RunError::host("listen for commands"))?;

@@ -149,20 +149,33 @@ def life(sandbox):
     assert listed[0].metadata == {"purpose": "a test"}, listed
     info = sandbox.get_info()
     assert (info.template_id, info.state.value) == ("base", "running"), info
-    assert 500 < (info.end_at - info.started_at).total_seconds() <= 600, info
+    assert 500 < (info.end_at - info.started_at).total_seconds() < 700, info
     for value, count in (("a test", 1), ("other", 0)):
         query = SandboxQuery(metadata={"purpose": value})
         assert len(Sandbox.list(query=query).next_items()) == count
     assert sandbox.is_running()
     again = Sandbox.connect(sandbox.sandbox_id)
     assert again.commands.run("echo same").stdout == "same\n"
-    expect(SandboxException, lambda: sandbox.set_timeout(700), "cannot be moved", "501")
-    expect(SandboxException, lambda: Sandbox.connect(sandbox.sandbox_id, timeout=700), "501")
+    left = lambda: (sandbox.get_info().end_at - info.end_at).total_seconds()
+    sandbox.set_timeout(1200)
+    assert left() > 300, left()
+    Sandbox.connect(sandbox.sandbox_id, timeout=3600)
+    assert left() > 2000, left()
+    # A shorter one changes nothing.
+    Sandbox.connect(sandbox.sandbox_id, timeout=60)
+    assert left() > 2000, left()
+    sandbox.set_timeout(600)
+    assert left() < 300, left()
+    for timeout in (24 * 3600, 100_000):
+        expect(SandboxException, lambda: sandbox.set_timeout(timeout), "template allows")
+    expect(SandboxException, lambda: Sandbox.connect(sandbox.sandbox_id, timeout=100_000), "400")
+    expect(SandboxException, lambda: Sandbox.create(metadata={"runner.api": "x"}), "runner.")
     expect(SandboxException, lambda: Sandbox.create(timeout=0), "timeout")
     expect(SandboxException, lambda: Sandbox.create(timeout=100_000), "timeout")
     expect(SandboxException, lambda: Sandbox.create("other"), "--templates", "base")
     expect(SandboxException, lambda: Sandbox.create(allow_internet_access=True), "template decides")
-    expect(SandboxException, lambda: Sandbox.create(envs={"A=B": "c"}), "variable")
+    for name in ("A=B", "A B", ""):
+        expect(SandboxException, lambda: Sandbox.create(envs={name: "c"}), "variable")
 
 
 def end(sandbox):
@@ -194,6 +207,13 @@ def times():
     while sandbox.is_running():
         assert time.monotonic() < until
     expect(SandboxNotFoundException, sandbox.get_info)
+    sandbox = Sandbox.create("short", timeout=60)
+    expect(SandboxException, lambda: sandbox.set_timeout(61), "60000 ms that the template allows")
+    sandbox.set_timeout(0)
+    until = time.monotonic() + 20
+    while sandbox.is_running():
+        assert time.monotonic() < until
+    expect(SandboxNotFoundException, lambda: sandbox.set_timeout(5))
 
 
 def main():

@@ -100,9 +100,10 @@ fn a_sandbox_is_used_with_its_own_token_alone() {
         &format!("tcp.{}", one.id),
     ];
     for id in missing {
+        // Nobody is told which sandboxes there are.
         service
             .envd(&with(id, &one.token), &[], "/health", None)
-            .expect(502);
+            .expect(401);
     }
     service
         .call(&[], "/files?path=/etc/passwd", None)
@@ -405,4 +406,107 @@ fn the_key_is_needed_to_start() {
         let said = said(output);
         assert_eq!(said.code, 125, "{said:?}");
     }
+}
+
+/// After a restart as before it, and whatever is known of other sandboxes.
+#[test]
+fn a_restarted_server_takes_the_token_of_the_sandbox_alone() {
+    let mut service = Service::new();
+    let (one, other) = (service.create(), service.create());
+    service.api.host.create("tcp.named", &[]);
+    service
+        .api
+        .host
+        .create("own", &["--label", "runner.api=e2b"]);
+    service.restart();
+    let with = |id: &str, token: &str| Access {
+        id: id.to_owned(),
+        token: token.to_owned(),
+    };
+    let shorter = &one.token[..one.token.len() - 1];
+    let longer = format!("{}0", one.token);
+    let upper = one.token.to_ascii_uppercase();
+    for token in [&*other.token, KEY, "", shorter, &longer, &upper, &one.id] {
+        let access = with(&one.id, token);
+        service.envd(&access, &[], "/health", None).expect(401);
+        service.stream(&access, "Start", &start("true")).expect(401);
+    }
+    for id in ["own", "named", "tcp.named", "..", "-f"] {
+        service
+            .envd(&with(id, &one.token), &[], "/health", None)
+            .expect(401);
+        service
+            .control("GET", &format!("/sandboxes/{id}"), None)
+            .expect(404);
+    }
+    for access in [&one, &other] {
+        service.envd(access, &[], "/health", None).expect(204);
+        let reply = service.stream(access, "Start", &start("echo on"));
+        let found = messages(&reply.expect(200).body);
+        assert!(
+            found
+                .iter()
+                .any(|(_, event)| event["event"]["end"]["exited"] == true),
+            "{found:?}"
+        );
+    }
+    // One that has ended is not there, also with its token.
+    service
+        .control("DELETE", &format!("/sandboxes/{}", one.id), None)
+        .expect(204);
+    service.envd(&one, &[], "/health", None).expect(502);
+    service.restart();
+    service.envd(&one, &[], "/health", None).expect(502);
+    service.envd(&other, &[], "/health", None).expect(204);
+    // With another key there are other tokens.
+    let key = service.api.host.ground.path("key");
+    std::fs::write(&key, format!("{}\n", KEY.replace('0', "1"))).expect("written");
+    service.restart();
+    service.envd(&other, &[], "/health", None).expect(401);
+}
+
+/// The variables and labels of a client are on no command line, and cannot pass for those of the server.
+#[test]
+fn variables_and_metadata_of_a_client_stay_what_they_are() {
+    let service = Service::new();
+    let create = |document: &Value| service.control("POST", "/sandboxes", Some(document));
+    let metadata = json!({ "--rw": "/etc", "text": "secret-metadata\n\u{1b}[2J" });
+    let variables =
+        json!({ "LD_PRELOAD": "/tmp/x.so", "RUNNER_OPT_RW": "/etc", "KEY": "secret\nvalue" });
+    let document = json!({ "templateID": "base", "metadata": metadata, "envVars": variables });
+    let made = create(&document).expect(201).json();
+    let id = made["sandboxID"].as_str().expect("an id");
+    let supervisor = service.api.host.supervisor().as_raw_nonzero();
+    for file in ["cmdline", "environ"] {
+        let text = std::fs::read(format!("/proc/{supervisor}/{file}")).expect("readable");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(
+            !text.contains("secret") && !text.contains("x.so"),
+            "{file}: {text}"
+        );
+    }
+    let found = service.control("GET", &format!("/sandboxes/{id}"), None);
+    assert_eq!(found.expect(200).json()["metadata"], metadata);
+    let name = format!("tcp.{id}");
+    let printed = service
+        .api
+        .host
+        .shell(&name, "unset LD_PRELOAD; printf %s \"$KEY\"; ls /tmp");
+    assert_eq!(printed.stdout, "secret\nvalue");
+    for (field, value, status) in [
+        ("metadata", json!({ "runner.template": "short" }), 403),
+        ("metadata", json!({ "a": "x".repeat(20_000) }), 422),
+        ("envVars", json!({ "A B": "x" }), 400),
+        ("envVars", json!({ "A": "x".repeat(132_000) }), 400),
+    ] {
+        let mut document = json!({ "templateID": "base" });
+        document[field] = value;
+        let refused = create(&document).expect(status);
+        assert!(
+            !refused.text().contains("runner-serve"),
+            "{}",
+            refused.text()
+        );
+    }
+    assert_eq!(service.api.host.list().len(), 1);
 }

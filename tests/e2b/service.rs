@@ -1,12 +1,15 @@
 //! A server of the test's own.
 
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reply, Server, curl, reply};
 use crate::host::Host;
+use support::invariants::eventually;
 use support::packages::tool;
 
 pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
@@ -14,6 +17,7 @@ pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
 pub struct Service {
     pub api: Api,
     pub port: u16,
+    flags: Vec<String>,
 }
 
 /// A sandbox, as a client knows it.
@@ -55,11 +59,21 @@ impl Service {
             "--templates",
             &templates,
         ];
-        let server = Server::start(&host, &[&own, flags].concat());
+        let flags = [&own, flags].concat();
+        let server = start(&host, &flags, port);
         Self {
             api: Api { server, host },
             port,
+            flags: flags.into_iter().map(str::to_owned).collect(),
         }
+    }
+
+    /// Kills the server, and starts another one.
+    pub fn restart(&mut self) {
+        self.api.server.signal(Signal::KILL);
+        self.api.server.child.wait().expect("ended");
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        self.api.server = start(&self.api.host, &flags, self.port);
     }
 
     pub fn url(&self) -> String {
@@ -148,6 +162,15 @@ impl Service {
             Some(request),
         )
     }
+}
+
+/// Starts a server, and waits until it listens on its port, too.
+fn start(host: &Host, flags: &[&str], port: u16) -> Server {
+    let server = Server::start(host, flags);
+    eventually("the server listens on its port", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    server
 }
 
 /// One message of a stream.

@@ -11,7 +11,7 @@ use crate::host::Host;
 use support::invariants::eventually;
 use support::{is_root, needs_root};
 
-fn connect(host: &Host) -> OwnedFd {
+pub fn connect(host: &Host) -> OwnedFd {
     let [file] = &host.files("sandboxes")[..] else {
         panic!("not one socket");
     };
@@ -25,12 +25,12 @@ fn connect(host: &Host) -> OwnedFd {
 }
 
 /// The answer: its kind and first value, or `None` if the connection was closed.
-fn answer(link: &OwnedFd) -> Option<(u32, i32)> {
+pub fn answer(link: &OwnedFd) -> Option<(u32, i32)> {
     let received = link::receive(link.as_fd()).ok()?;
     received.map(|(message, _)| (message.kind, message.values[0]))
 }
 
-fn document(text: &[u8]) -> OwnedFd {
+pub fn document(text: &[u8]) -> OwnedFd {
     let file = memfd_create("x", MemfdFlags::CLOEXEC).expect("made");
     rustix::io::pwrite(&file, text, 0).expect("written");
     file
@@ -41,9 +41,9 @@ const SIGNAL: u32 = 2;
 const STATE: u32 = 3;
 const STARTED: u32 = 16;
 const REFUSED: u32 = 20;
-const VERSION: i32 = 1;
+pub const VERSION: i32 = 1;
 const OTHER_VERSION: Option<(u32, i32)> = Some((REFUSED, 1));
-const MALFORMED: Option<(u32, i32)> = Some((REFUSED, 2));
+pub const MALFORMED: Option<(u32, i32)> = Some((REFUSED, 2));
 
 /// A-68.
 #[test]
@@ -188,16 +188,6 @@ fn another_user_is_not_served_even_with_an_open_way_to_the_socket() {
     }
     let host = Host::new();
     host.create("one", &[]);
-    let directory = host.runtime_directory().join("sandboxes");
-    let socket = directory.join(&host.files("sandboxes")[0]);
-    for path in [
-        host.ground.path(""),
-        host.runtime_directory(),
-        directory.clone(),
-    ] {
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
-    }
-    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).expect("set");
     let script = "
 import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -211,6 +201,24 @@ try:
 except ConnectionResetError:
     print(b'')
 ";
+    assert_eq!(as_another_user(&host, script), "b''\n");
+    eventually("it still serves its user", || {
+        host.shell("one", "true").code == 0
+    });
+}
+
+/// What a script in Python prints that another user runs, with an open way to the only control socket.
+pub fn as_another_user(host: &Host, script: &str) -> String {
+    let directory = host.runtime_directory().join("sandboxes");
+    let socket = directory.join(&host.files("sandboxes")[0]);
+    for path in [
+        host.ground.path(""),
+        host.runtime_directory(),
+        directory.clone(),
+    ] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).expect("set");
     let done = std::process::Command::new("setpriv")
         .args([
             "--reuid",
@@ -225,11 +233,9 @@ except ConnectionResetError:
         .arg(&socket)
         .output()
         .expect("started");
-    assert_eq!(String::from_utf8_lossy(&done.stdout), "b''\n", "{done:?}");
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).expect("set");
-    eventually("it still serves its user", || {
-        host.shell("one", "true").code == 0
-    });
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 /// A-68.

@@ -11,7 +11,8 @@ use support::invariants::eventually;
 use support::{is_root, needs_root};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const TEMPLATES: &str = "small: [-m, 128m]\nbroken: [--bogus]\n";
+const TEMPLATES: &str =
+    "small: [-m, 128m]\nbroken: [--bogus]\ntimed: [--timeout, 10m, --label, of=template]\n";
 const RUN_TEMPLATES: &str = "short: [--timeout, 30s]\nbroken: [--bogus]\n";
 
 /// A server that listens on the loopback interface, too.
@@ -181,7 +182,7 @@ fn clients_with_the_token_get_templates_alone_and_their_own_sandboxes() {
     );
     let refused = rest(&json!({ "template": "other" })).expect(403);
     assert!(
-        refused.text().contains("broken, small"),
+        refused.text().contains("broken, small, timed"),
         "{}",
         refused.text()
     );
@@ -513,4 +514,102 @@ fn the_default_socket_is_in_the_runtime_directory() {
     });
     let api = Api { server, host };
     api.get("/v1/sandboxes").expect(200);
+}
+
+/// A client of a template gets in parts no longer time than the template has, and sets no label of the
+/// server, whose name decides which template that is.
+#[test]
+fn the_template_limits_the_time_of_a_sandbox_whatever_its_client_moves() {
+    let tcp = Tcp::new();
+    let create = |name: &str, template: &str, labels: &Value| {
+        tcp.create(&json!({ "name": name, "template": template, "labels": labels }))
+    };
+    let refused = create("one", "timed", &json!({ "runner.template": "small" }));
+    assert_eq!(refused.expect(403).code(), "label_reserved");
+    create("one", "timed", &json!({ "a": "b\nc", "of": "client" })).expect(201);
+    create("two", "small", &json!({})).expect(201);
+    let timeout = |name: &str, document: &Value| {
+        let path = format!("/v1/sandboxes/{name}/timeout");
+        tcp.with_token(&["-d", &document.to_string()], &path)
+    };
+    let described = |name: &str| {
+        let path = format!("/v1/sandboxes/{name}");
+        tcp.with_token(&[], &path).expect(200).json()
+    };
+    let labels = json!({ "a": "b\nc", "of": "template", "runner.template": "timed" });
+    assert_eq!(described("one")["labels"], labels);
+    let time = |name: &str| described("one")[name].as_u64().expect("a time");
+    assert!(time("ends_in_ms") > 300_000);
+    timeout("one", &json!({ "timeout_ms": 60_000 })).expect(204);
+    assert!(time("ends_in_ms") <= 60_000);
+    timeout("one", &json!({ "timeout_ms": 300_000 })).expect(204);
+    assert!(time("ends_in_ms") > 60_000);
+    for timeout_ms in [600_000_u64, 660_000, u64::MAX] {
+        let refused = timeout("one", &json!({ "timeout_ms": timeout_ms })).expect(403);
+        assert_eq!(refused.code(), "timeout");
+        assert!(
+            refused
+                .text()
+                .contains("600000 ms that the template allows")
+        );
+    }
+    let refused = timeout("one", &json!({ "idle_timeout_ms": 5 })).expect(403);
+    assert_eq!(refused.code(), "template_only");
+    for bad in [
+        json!({}),
+        json!({ "timeout_ms": 0 }),
+        json!({ "timeout_ms": -1 }),
+        json!({ "timeout_ms": null }),
+        json!({ "timeout_ms": 1, "x": 1 }),
+    ] {
+        timeout("one", &bad).expect(400);
+    }
+    // A template without a time limit has none.
+    timeout("two", &json!({ "timeout_ms": 86_400_000_000_u64 })).expect(204);
+    // One of the operator's that has the name alone is not of a template.
+    tcp.api.host.create("tcp.three", &["--timeout", "1h"]);
+    let refused = timeout("three", &json!({ "timeout_ms": 1 })).expect(403);
+    assert_eq!(refused.code(), "no_template");
+    tcp.api.host.create("mine", &["--timeout", "1h"]);
+    timeout("mine", &json!({ "timeout_ms": 1 })).expect(404);
+    // The owner is on the unix socket.
+    let times = json!({ "timeout_ms": 7_200_000, "idle_timeout_ms": 7_200_000 });
+    let reply = tcp.api.post("/v1/sandboxes/mine/timeout", &times);
+    reply.expect(204);
+    let mine = tcp.api.get("/v1/sandboxes/mine").expect(200).json();
+    assert!(mine["ends_in_ms"].as_u64() > Some(3_600_000), "{mine}");
+    assert_eq!(mine["idle_timeout_ms"], 7_200_000);
+}
+
+/// Words of labels never become flags, and other users do not read them.
+#[test]
+fn labels_are_no_words_of_a_command_line() {
+    let api = Api::new();
+    let labels = json!({ "--rw": "/etc", "-f": "x y", "a": "secret-of-a-label" });
+    let document = json!({ "name": "one", "labels": labels });
+    let created = api.post("/v1/sandboxes", &document).expect(201).json();
+    assert_eq!(created["labels"], labels);
+    let supervisor = api.host.supervisor().as_raw_nonzero();
+    let words = std::fs::read(format!("/proc/{supervisor}/cmdline")).expect("readable");
+    let words = String::from_utf8_lossy(&words).into_owned();
+    assert!(
+        words.contains("sandbox") && !words.contains("secret"),
+        "{words}"
+    );
+    for (labels, status) in [
+        (json!({ "": "x" }), 422),
+        (json!({ "a=b": "x" }), 400),
+        (json!({ "a": "\u{0}" }), 400),
+        (json!({ "a": "x".repeat(20_000) }), 422),
+        (json!({ "a": 1 }), 400),
+    ] {
+        let refused = api.post("/v1/sandboxes", &json!({ "name": "two", "labels": labels }));
+        assert_eq!(refused.status, status, "{}", refused.text());
+        assert!(
+            !refused.text().contains("runner-serve"),
+            "{}",
+            refused.text()
+        );
+    }
+    assert_eq!(api.host.list().len(), 1);
 }

@@ -119,7 +119,7 @@ fn every_route_answers_as_the_document_says() {
     for route in ["/health", "/metrics", "/openapi.json", "/v1/sandboxes"] {
         checked.call("GET", route, "").expect(200);
     }
-    let created = json!({ "name": "one", "flags": ["-m", "256m"] });
+    let created = json!({ "name": "one", "flags": ["-m", "256m"], "labels": { "a": "b" } });
     checked
         .send("POST", "/v1/sandboxes", &[], &created)
         .expect(201);
@@ -171,6 +171,10 @@ fn every_route_answers_as_the_document_says() {
         .expect(200);
     call_files(&mut checked);
     call_runs(&mut checked);
+    let times = json!({ "timeout_ms": 3_600_000, "idle_timeout_ms": 600_000 });
+    checked
+        .send("POST", &at("/timeout"), &[], &times)
+        .expect(204);
     if support::has_cgroup() {
         checked.call("POST", &at("/pause"), "").expect(204);
         checked.call("POST", &at("/resume"), "").expect(204);

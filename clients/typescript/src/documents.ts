@@ -510,6 +510,14 @@ export interface SandboxState {
   readonly start_unix_s: number;
   /** Whether its processes are stopped. */
   readonly is_paused: boolean;
+  /** The labels of `create`. */
+  readonly labels: Labels;
+  /** How long it has lived, without pauses. */
+  readonly run_time_ms: number;
+  /** After this time it ends, except for pauses; `null`: it has no time limit. */
+  readonly ends_in_ms: number | null;
+  /** Its --idle-timeout; `null`: none. */
+  readonly idle_timeout_ms: number | null;
   /** The commands that run, by their ids. */
   readonly commands: CommandRecord[];
   /** The commands that ended. */
@@ -518,6 +526,9 @@ export interface SandboxState {
 
 /** The name of a sandbox, which is that of its control socket. */
 export type SandboxName = string;
+
+/** By their names. */
+export type Labels = Record<string, string>;
 
 /** The JSON document about one run. */
 export interface Report {

@@ -12,9 +12,19 @@ mod serve;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// What `runner doctor` asks for: this program, and the clients of others that it is tested with.
+fn version() -> String {
+    let mut text = concat!("runner-server ", env!("CARGO_PKG_VERSION"), "\n").to_owned();
+    for (registry, version) in serve::e2b::TESTED {
+        text += &format!("e2b {version} of {registry}\n");
+    }
+    text
+}
+
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
+        Some((word, [])) if word == "--version" => serve::print(&version()),
         Some((verb, words)) if verb == "mcp" => mcp::run(words),
         Some((verb, words)) if verb == "serve" => serve::run(words),
         _ => {

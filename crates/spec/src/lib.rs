@@ -31,6 +31,7 @@ pub mod image_choice;
 pub mod image_report;
 pub mod inventory;
 pub mod io;
+pub mod labels;
 pub mod lifecycle;
 pub mod limits;
 pub mod lock;

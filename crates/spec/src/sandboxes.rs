@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::path::escape;
 use crate::report::{ErrorReport, Exit};
@@ -93,6 +94,40 @@ pub struct CommandRequest {
     pub is_detached: bool,
 }
 
+/// What `runner sandbox update` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateRequest {
+    /// The sandbox ends after this time from now on; [`crate::limits::UNLIMITED`]: never. `None`: unchanged.
+    pub timeout_ms: Option<u64>,
+    /// It ends if it is idle for this time from now on. `None`: unchanged.
+    pub idle_timeout_ms: Option<u64>,
+}
+
+/// What became of an [`UpdateRequest`]. If it is refused, nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateAnswer {
+    Updated,
+    /// The sandbox would live longer than the configuration allows.
+    AboveMaximum(LifetimeMaximum),
+    /// It would be paused before it has been idle for this time.
+    PausedBefore {
+        pause_after_idle_ms: u64,
+    },
+}
+
+/// How long a sandbox may live.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LifetimeMaximum {
+    /// From its start, without pauses.
+    pub time_ms: u64,
+    /// What is left of it.
+    pub left_ms: u64,
+    /// `FILE:LINE` of the configuration.
+    pub place: String,
+}
+
 /// What a command does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,6 +180,18 @@ pub struct SandboxState {
     pub start_unix_s: i64,
     /// Whether its processes are stopped.
     pub is_paused: bool,
+    /// The labels of `create`.
+    #[serde(default)]
+    pub labels: Labels,
+    /// How long it has lived, without pauses.
+    #[serde(default)]
+    pub run_time_ms: u64,
+    /// After this time it ends, except for pauses; `null`: it has no time limit.
+    #[serde(default)]
+    pub ends_in_ms: Option<u64>,
+    /// Its --idle-timeout; `null`: none.
+    #[serde(default)]
+    pub idle_timeout_ms: Option<u64>,
     /// The commands that run, by their ids.
     pub commands: Vec<CommandRecord>,
     /// The commands that ended.

@@ -3,16 +3,19 @@
 mod cp;
 mod exec;
 mod logs;
+mod ls;
 mod snapshot;
+mod update;
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::args::{CommonFlags, MessageFlags, RunFlags};
 use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::{FAILED, of_signal};
-use crate::cli::output::{OutputFlags, render};
+use crate::cli::labels::read_labels;
 use crate::cli::plan::Invocation;
 use crate::cli::print::Printer;
 pub(super) use crate::cli::sandboxes::exec::ExecIn;
@@ -23,8 +26,8 @@ use crate::run::verbs::sandboxes::{self, SandboxError};
 use spec::path::escape;
 use spec::report::{ErrorReport, Exit};
 use spec::request::Caller;
-use spec::sandboxes::{IdleTimes, SandboxListing, SandboxName};
-use spec::units::{count, parse_duration};
+use spec::sandboxes::{IdleTimes, SandboxName};
+use spec::units::parse_duration;
 use sys::allocator::keep_from_children;
 use sys::detach::{Detached, Readiness, detach};
 use sys::signal_name::parse_signal;
@@ -37,6 +40,7 @@ the sandbox stays until it is removed.
 Examples:
   runner sandbox create --name build --rw . -m 2g
   runner sandbox create --image oci:./debian --timeout 1h --idle-timeout 10m
+  runner sandbox create --label project=site --label owner=me
   runner sandbox create --manifest sandbox.yaml
 
 Exit codes: 0; 125 it could not be created.";
@@ -79,8 +83,8 @@ pub enum SandboxVerb {
     #[command(after_help = snapshot::RESTORE_HELP, args_override_self = true)]
     Restore(Box<snapshot::Restore>),
     /// List the sandboxes of this user
-    #[command(after_help = "Examples:\n  runner sandbox ls\n  runner sandbox ls --json")]
-    Ls(OutputFlags),
+    #[command(after_help = ls::HELP)]
+    Ls(ls::Ls),
     /// Print what a command wrote that was started with --detach
     #[command(after_help = logs::LOGS_HELP)]
     Logs(logs::Logs),
@@ -93,6 +97,9 @@ pub enum SandboxVerb {
     /// Let the processes of paused sandboxes go on
     #[command(after_help = "Examples:\n  runner sandbox resume build")]
     Resume(Named),
+    /// Change when sandboxes end
+    #[command(after_help = update::HELP, args_override_self = true)]
+    Update(update::Update),
     /// End sandboxes, and remove everything of them
     #[command(after_help = "Examples:\n  runner sandbox rm build\n  runner sandbox rm -f build")]
     Rm(Rm),
@@ -109,6 +116,12 @@ pub struct Create {
     /// Pause the sandbox if no command runs or comes for this time; the next command resumes it
     #[arg(long, value_name = "DURATION", value_parser = read_time)]
     pub pause_after_idle: Option<Duration>,
+    /// Set a label; without =VALUE it is empty
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub label: Vec<OsString>,
+    /// Read labels from a file, in the format of --env-file
+    #[arg(long, value_name = "FILE")]
+    pub label_file: Vec<PathBuf>,
     #[command(flatten)]
     pub flags: RunFlags,
 }
@@ -159,6 +172,8 @@ impl Create {
         };
         let stay = StayFlags {
             name: self.name,
+            label: self.label,
+            label_file: self.label_file,
             idle_times: IdleTimes {
                 end: self.idle_timeout,
                 pause: self.pause_after_idle,
@@ -172,18 +187,26 @@ impl Create {
 #[derive(Debug)]
 pub(super) struct StayFlags {
     name: Option<String>,
+    label: Vec<OsString>,
+    label_file: Vec<PathBuf>,
     idle_times: IdleTimes,
 }
 
 impl StayFlags {
     /// # Errors
-    /// The name is none.
+    /// The name or a label is none.
     pub(super) fn into_sandbox(
         self,
         readiness: Option<Readiness>,
     ) -> Result<StayingSandbox, ErrorReport> {
         let name = self.name.as_deref().map(parse_name).transpose()?;
-        Ok(StayingSandbox::new(name, self.idle_times, readiness))
+        let labels = read_labels(&self.label_file, &self.label)?;
+        Ok(StayingSandbox::new(
+            name,
+            labels,
+            self.idle_times,
+            readiness,
+        ))
     }
 }
 
@@ -196,7 +219,8 @@ impl SandboxVerb {
             Self::Snapshot(snapshot) => &snapshot.common,
             Self::Exec(exec) => &exec.common,
             Self::Cp(cp) => &cp.common,
-            Self::Ls(flags) => &flags.common,
+            Self::Ls(ls) => &ls.output.common,
+            Self::Update(update) => &update.common,
             Self::Logs(logs) => &logs.common,
             Self::Kill(kill) => &kill.common,
             Self::Rm(rm) => &rm.common,
@@ -279,13 +303,8 @@ pub(super) fn sandbox(
         SandboxVerb::Snapshot(args) => snapshot::snapshot(args, caller, printer),
         SandboxVerb::Cp(cp) => cp::copy(cp, caller, printer),
         SandboxVerb::Exec(exec) => exec::run(exec, context, caller, printer),
-        SandboxVerb::Ls(flags) => {
-            let listed = sandboxes::list(caller).map(|sandboxes| {
-                let listing = SandboxListing { sandboxes };
-                printer.document(&render(flags.json, &listing, table), 0)
-            });
-            listed.map_err(|error| error.report())
-        }
+        SandboxVerb::Ls(args) => ls::list(args, caller, printer),
+        SandboxVerb::Update(args) => Ok(update::update(args, caller, printer)),
         SandboxVerb::Logs(args) => logs::print(args, caller, printer),
         SandboxVerb::Kill(kill) => parse_name(&kill.sandbox).and_then(|name| {
             let sent = sandboxes::kill(caller, &name, kill.command, kill.signal);
@@ -336,20 +355,4 @@ fn each(
         }
     }
     code
-}
-
-fn table(listing: &SandboxListing) -> String {
-    if listing.sandboxes.is_empty() {
-        return "no sandbox; `runner sandbox create` makes one\n".to_owned();
-    }
-    let rows = listing.sandboxes.iter().map(|state| {
-        let commands = count(state.commands.len(), "command");
-        let paused = if state.is_paused { ", paused" } else { "" };
-        format!(
-            "{:<24}  {}  {commands}{paused}\n",
-            state.name.as_str(),
-            state.run_id
-        )
-    });
-    rows.collect()
 }

@@ -52,6 +52,8 @@ pub struct Facts {
     pub network: NetworkFacts,
     /// Programs that bundles often use, with their paths.
     pub programs: Vec<(&'static str, Option<String>)>,
+    /// What `runner-server` says of itself; `None`: it is not installed.
+    pub server: Option<Result<String, String>>,
 }
 
 /// The cache of unpacked bundles.
@@ -138,6 +140,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
         ],
         network::items(&facts.network),
         programs(facts),
+        server(facts),
     ]
     .concat();
     let is_unmet = |need| {
@@ -420,6 +423,14 @@ fn programs(facts: &Facts) -> Vec<Item> {
     facts.programs.iter().map(of_program).collect()
 }
 
+fn server(facts: &Facts) -> Vec<Item> {
+    let mend = "install `runner-server` of the same version beside `runner`";
+    let found = facts.server.iter().cloned();
+    found
+        .map(|found| check("server", Need::Convenience, found, mend))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     mod hosts;
@@ -469,6 +480,7 @@ mod tests {
             read_only_overlayfs: Ok(()),
             network: network::tests::full(),
             programs: vec![("node", None)],
+            server: None,
         }
     }
 

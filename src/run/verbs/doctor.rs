@@ -4,6 +4,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::StatVfsMountFlags;
 use rustix::net::{AddressFamily, SocketType};
@@ -47,6 +48,8 @@ const ID_MAPS: [(&str, &str); 2] = [
 ];
 /// Where each system mounts its cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// The program behind `runner serve` and `runner mcp`.
+const SERVER: &str = "runner-server";
 /// A program of every Linux system that does nothing.
 const NOTHING: &[u8] = b"/bin/true";
 
@@ -135,6 +138,28 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
                 (name, found.map(|path| escape(path.as_os_str().as_bytes())))
             })
             .into(),
+        server: ask_server(),
+    })
+}
+
+/// Asks the program beside this one what it is, and which clients it is tested with.
+fn ask_server() -> Option<Result<String, String>> {
+    let program = std::env::current_exe().ok()?.with_file_name(SERVER);
+    if !program.exists() {
+        return None;
+    }
+    let asked = Command::new(&program).arg("--version").output();
+    Some(match asked {
+        Err(error) => Err(format!("{SERVER} cannot be executed: {error}")),
+        Ok(said) if !said.status.success() => {
+            Err(format!("{SERVER} is of another version: {}", said.status))
+        }
+        Ok(said) => {
+            let mut lines = said.stdout.trim_ascii_end().split(|byte| *byte == b'\n');
+            let server = escape(lines.next().unwrap_or_default());
+            let clients: Vec<String> = lines.map(escape).collect();
+            Ok(format!("{server}; tested with {}", clients.join(" and ")))
+        }
     })
 }
 

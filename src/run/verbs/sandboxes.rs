@@ -12,9 +12,14 @@ use sandbox::records::{RecordsError, Sandboxes};
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use spec::did_you_mean::nearest;
+use spec::limits::UNLIMITED;
 use spec::report::{ErrorReport, with_causes};
 use spec::request::Caller;
-use spec::sandboxes::{CommandRequest, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState};
+use spec::sandboxes::{
+    CommandRequest, LifetimeMaximum, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState,
+    UpdateAnswer, UpdateRequest,
+};
+use spec::units::milliseconds;
 use sys::terminal::RawMode;
 
 /// A request to a sandbox failed.
@@ -42,6 +47,28 @@ pub(crate) enum SandboxError {
     NoLog { name: SandboxName },
     #[error("the sandbox {name} runs no such command")]
     NoCommand { name: SandboxName },
+    #[error(
+        "--timeout {}: the sandbox {name} would live longer than {}, the most that {} allows",
+        time_limit(*timeout_ms),
+        milliseconds(maximum.time_ms),
+        maximum.place
+    )]
+    AboveMaximum {
+        name: SandboxName,
+        timeout_ms: u64,
+        maximum: LifetimeMaximum,
+    },
+    #[error(
+        "--idle-timeout {}: the sandbox {name} is paused after it has been idle for {}, and time \
+         stands still in a pause",
+        milliseconds(*idle_timeout_ms),
+        milliseconds(*pause_after_idle_ms)
+    )]
+    PausedBefore {
+        name: SandboxName,
+        idle_timeout_ms: u64,
+        pause_after_idle_ms: u64,
+    },
     #[error("the sandbox {name} was created by another version of runner")]
     Version { name: SandboxName },
     #[error("the supervisor of the sandbox {name} does not answer as expected")]
@@ -129,6 +156,14 @@ impl SandboxError {
                     "`runner sandbox ls --json` has the ids of the commands of {name} that run"
                 )),
             ),
+            Self::AboveMaximum { maximum, .. } => (
+                "limit_above_maximum",
+                Some(format!(
+                    "at most --timeout {}ms now, or raise maxima.timeout in {}",
+                    maximum.left_ms, maximum.place
+                )),
+            ),
+            Self::PausedBefore { .. } => ("sandbox_lifecycle", None),
             Self::Version { .. } => (
                 "sandbox_version",
                 Some(
@@ -144,6 +179,13 @@ impl SandboxError {
             hint,
             source_line: None,
         }
+    }
+}
+
+fn time_limit(timeout_ms: u64) -> String {
+    match timeout_ms {
+        UNLIMITED => "none".to_owned(),
+        timeout_ms => milliseconds(timeout_ms),
     }
 }
 
@@ -196,6 +238,35 @@ pub(crate) fn list(caller: &Caller) -> Result<Vec<SandboxState>, SandboxError> {
 pub(crate) fn remove(caller: &Caller, name: &SandboxName, force: bool) -> Result<(), SandboxError> {
     let ended = connect(caller, name)?.end(force);
     ended.map_err(|error| SandboxError::of_control(name, error))
+}
+
+/// Moves the end of a sandbox.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn update(
+    caller: &Caller,
+    name: &SandboxName,
+    wanted: &UpdateRequest,
+) -> Result<(), SandboxError> {
+    let asked = connect(caller, name)?.update(wanted);
+    let answer = asked.map_err(|error| SandboxError::of_control(name, error))?;
+    let name = name.clone();
+    match answer {
+        UpdateAnswer::Updated => Ok(()),
+        UpdateAnswer::AboveMaximum(maximum) => Err(SandboxError::AboveMaximum {
+            name,
+            timeout_ms: wanted.timeout_ms.unwrap_or(UNLIMITED),
+            maximum,
+        }),
+        UpdateAnswer::PausedBefore {
+            pause_after_idle_ms,
+        } => Err(SandboxError::PausedBefore {
+            name,
+            idle_timeout_ms: wanted.idle_timeout_ms.unwrap_or(UNLIMITED),
+            pause_after_idle_ms,
+        }),
+    }
 }
 
 /// Sends a signal to the process group of a command, or SIGKILL to its session.

@@ -475,6 +475,14 @@ class SandboxState(TypedDict):
     """When it was created, in seconds since 1970."""
     is_paused: bool
     """Whether its processes are stopped."""
+    labels: Dict[str, str]
+    """The labels of `create`."""
+    run_time_ms: int
+    """How long it has lived, without pauses."""
+    ends_in_ms: Optional[int]
+    """After this time it ends, except for pauses; `null`: it has no time limit."""
+    idle_timeout_ms: Optional[int]
+    """Its --idle-timeout; `null`: none."""
     commands: List[CommandRecord]
     """The commands that run, by their ids."""
     ended: EndedCommands

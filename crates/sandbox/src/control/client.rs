@@ -16,6 +16,7 @@ use crate::records::RecordsError;
 use crate::steps::ChildStep;
 use spec::sandboxes::{
     CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, PrivateFiles, SandboxState,
+    UpdateAnswer, UpdateRequest,
 };
 use sys::file::errno_of;
 use sys::link::{self, Message, Received};
@@ -214,6 +215,20 @@ impl Client {
         self.ask(request::LOG, document(wanted)?)
     }
 
+    /// Moves the end of the sandbox.
+    ///
+    /// # Errors
+    /// [`ControlError`]; [`Refusal::Version`] if the supervisor does not know the request.
+    pub fn update(&self, wanted: &UpdateRequest) -> Result<UpdateAnswer, ControlError> {
+        match self.ask(request::UPDATE, document(wanted)?) {
+            // For an earlier version it is no request.
+            Err(ControlError::Refused(Refusal::Malformed)) => {
+                Err(ControlError::Refused(Refusal::Version))
+            }
+            other => other,
+        }
+    }
+
     /// Sends a request whose answer replaces the content of `document`.
     fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
         self.send(kind, [0; 2], &[document.as_fd()])?;
@@ -326,4 +341,24 @@ fn document(wanted: &impl Serialize) -> Result<File, ControlError> {
         .and_then(|()| document.seek(SeekFrom::Start(0)));
     written.map_err(|error| failed(errno_of(&error)))?;
     Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supervisor_that_knows_no_update_is_of_another_version() {
+        let (supervisor, link) = link::pair().expect("made");
+        let malformed = [Refusal::Malformed as i32, 0, 0];
+        let answer = Message::with(answer::REFUSED, malformed);
+        link::send(supervisor.as_fd(), answer, &[]).expect("sent");
+        let wanted = UpdateRequest {
+            timeout_ms: Some(1),
+            idle_timeout_ms: None,
+        };
+        let refused = Client { link }.update(&wanted).expect_err("refused");
+        let is_version = matches!(refused, ControlError::Refused(Refusal::Version));
+        assert!(is_version, "{refused}");
+    }
 }

@@ -10,6 +10,7 @@ mod client;
 mod clock;
 mod ending;
 mod files;
+mod lifetime;
 mod logs;
 mod requester;
 mod running;
@@ -19,6 +20,7 @@ pub use attach::CallerStreams;
 pub(crate) use client::bind;
 pub use client::{Answer, Client, ControlError};
 pub use files::PrivateDirectory;
+pub use lifetime::Lifetime;
 pub use logs::{Mask, OutputMasks};
 pub use server::{BuiltIns, Commands, CommandsPlan};
 
@@ -47,6 +49,9 @@ mod request {
     /// Write the [`spec::sandboxes::PrivateFiles`] into the file that comes with it, and answer with their
     /// descriptors: version, and 1 to stop all processes until the client leaves.
     pub(super) const FILES: u32 = 9;
+    /// Replace the [`spec::sandboxes::UpdateRequest`] in the file that comes with it by a
+    /// [`spec::sandboxes::UpdateAnswer`].
+    pub(super) const UPDATE: u32 = 10;
 }
 
 /// Answers of the supervisor.

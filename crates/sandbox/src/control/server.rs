@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::clock::Clock;
 use super::files::PrivateDirectory;
+use super::lifetime::Lifetime;
 use super::logs::{Logs, OutputMasks};
 use super::requester::{Client, Task};
 use super::running::{CommandList, Ended};
@@ -19,6 +21,7 @@ use crate::cgroups::RunCgroup;
 use crate::command_plan::{BuiltIn, CommandWords, variables_of};
 use crate::launch::{CommandEvent, CommandPlan, Launched};
 use crate::steps::ChildStep;
+use spec::limits::milliseconds;
 use spec::sandboxes::{Action, CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Received};
@@ -46,6 +49,7 @@ pub struct CommandsPlan {
     pub state: SandboxState,
     /// For the output that is kept.
     pub masks: OutputMasks,
+    pub lifetime: Lifetime,
     pub idle_times: IdleTimes,
 }
 
@@ -74,10 +78,11 @@ pub struct Commands {
     common: CommandPlan,
     built_ins: BuiltIns,
     pub(super) private: Vec<PrivateDirectory>,
-    /// Without its commands.
+    /// Without its commands and times.
     pub(super) state: SandboxState,
     pub(super) list: CommandList,
     logs: Logs,
+    pub(super) lifetime: Lifetime,
     pub(super) idle_times: IdleTimes,
     pub(super) is_paused_by_idling: bool,
     /// When a command came or ended last, on the clock.
@@ -106,6 +111,7 @@ impl Commands {
             state: plan.state,
             list: CommandList::default(),
             logs: Logs::new(plan.masks),
+            lifetime: plan.lifetime,
             idle_times: plan.idle_times,
             is_paused_by_idling: false,
             last_use: Duration::ZERO,
@@ -252,6 +258,11 @@ impl Commands {
                 self.begin_log(number, &mut received);
                 Ok(())
             }
+            (request::UPDATE, Task::Asking) => {
+                let updated = self.update(&mut received);
+                self.reply(number, updated);
+                Ok(())
+            }
             (request::FILES, Task::Asking) => {
                 self.pass_files(number, value != 0, &mut received, group);
                 Ok(())
@@ -329,7 +340,11 @@ impl Commands {
     }
 
     fn describe(&mut self, number: usize, received: &mut Received) {
+        let (run_time_ms, ends_in_ms) = self.times_ms(Instant::now());
         let state = SandboxState {
+            run_time_ms,
+            ends_in_ms,
+            idle_timeout_ms: self.idle_times.end.map(milliseconds),
             commands: self.list.records(),
             ended: self.list.ended().clone(),
             ..self.state.clone()
@@ -341,16 +356,8 @@ impl Commands {
     }
 
     fn begin_log(&mut self, number: usize, received: &mut Received) {
-        let file = received
-            .first_mut()
-            .and_then(Option::take)
-            .and_then(regular);
-        let wanted = file.and_then(|file| {
-            let text = read_regular(file.try_clone().ok()?.into(), DOCUMENT_BYTES_MAX).ok()?;
-            Some((serde_json::from_slice(&text).ok()?, file))
-        });
         let client = &mut self.clients[number];
-        match wanted {
+        match read_request(received) {
             Some(wanted) => {
                 client.task = Task::Following;
                 client.log = Some(wanted);
@@ -458,6 +465,15 @@ impl Commands {
         self.clients.retain(|client| client.task != Task::Done);
         self.is_full &= self.clients.len() == before;
     }
+}
+
+/// The request in the file that came with it, and the file, for the answer.
+pub(super) fn read_request<Wanted: DeserializeOwned>(
+    received: &mut Received,
+) -> Option<(Wanted, File)> {
+    let file = received.first_mut()?.take().and_then(regular)?;
+    let text = read_regular(file.try_clone().ok()?.into(), DOCUMENT_BYTES_MAX).ok()?;
+    Some((serde_json::from_slice(&text).ok()?, file))
 }
 
 /// Writing to a pipe might wait for its reader.

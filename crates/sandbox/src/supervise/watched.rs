@@ -16,6 +16,7 @@ use spec::request::OnOutputLimit;
 /// Limits that the watch enforces.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchLimits {
+    /// Of a sandbox that stays, [`Commands`] have the time.
     pub wall_time: Option<Duration>,
     /// Time between the stop signal and SIGKILL. Zero: only SIGKILL is sent.
     pub grace: Duration,

@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::net::unix::UCred;
 
 use super::error::ApiError;
+use super::hmac::hmac_sha256;
 use super::own_file;
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
@@ -111,14 +112,11 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// One that nobody can guess.
-    ///
-    /// # Errors
-    /// The host has no random numbers.
-    pub(super) fn random() -> Result<Self, ApiError> {
-        Ok(Self(
-            super::sandboxes::random_name()? + &super::sandboxes::random_name()?,
-        ))
+    /// The token for one sandbox, the same for each server with this one.
+    pub(super) fn of_sandbox(&self, id: &str) -> Self {
+        let parts = [b"access token of a sandbox\0", id.as_bytes()];
+        let mac = hmac_sha256(self.0.as_bytes(), &parts);
+        Self(mac.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// For the answer to a client that may have it.
@@ -259,6 +257,23 @@ mod tests {
             assert!(!is_in(value), "{value}");
         }
         assert!(!token.is_in(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_token_of_a_sandbox_depends_on_the_key_and_the_sandbox() {
+        let [one, other] =
+            ["0123456789abcdef", "0123456789abcdee"].map(|key| Token(key.to_owned()));
+        let token = one.of_sandbox("a");
+        assert!(token.is(one.of_sandbox("a").expose().as_bytes()));
+        assert_eq!(token.expose().len(), 64);
+        for wrong in [
+            one.of_sandbox("b"),
+            one.of_sandbox(""),
+            other.of_sandbox("a"),
+        ] {
+            assert!(!token.is(wrong.expose().as_bytes()));
+        }
+        assert!(!token.is(b"0123456789abcdef"));
     }
 
     #[test]

@@ -75,6 +75,10 @@ impl ApiError {
         self
     }
 
+    pub(super) fn code(&self) -> &str {
+        &self.body.code
+    }
+
     pub(super) fn into_body(self) -> ErrorBody {
         *self.body
     }

@@ -7,7 +7,7 @@ mod access;
 mod body;
 mod commands;
 mod connections;
-mod e2b;
+pub(crate) mod e2b;
 mod error;
 mod events;
 mod exec;
@@ -15,11 +15,14 @@ mod file_programs;
 mod files;
 mod flags;
 mod form;
+mod hmac;
+mod lifetimes;
 mod listeners;
 mod mcp;
 mod metrics;
 mod openapi;
 mod own_file;
+mod parameters;
 mod query;
 mod routes;
 mod runs;
@@ -85,7 +88,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     }
 }
 
-fn print(text: &str) -> ExitCode {
+pub(crate) fn print(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_closed) => ExitCode::from(FAILED),

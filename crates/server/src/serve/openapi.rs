@@ -4,7 +4,8 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Content, ParameterKind, Route};
+use super::parameters::ParameterKind;
+use super::routes::{Content, Route};
 use super::runs::{RUN_ID, RunEvent};
 use super::types::{ErrorDocument, NAME, StreamEvent};
 

@@ -15,10 +15,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::body::{Held, json, set_type};
 use super::error::ApiError;
 use super::metrics::{Gauges, Refused};
+use super::parameters::{MODE, Parameter, path_parameter, switch, text};
 use super::server::{PLACE, Server, Shared};
 use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
-    Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
+    Sandbox, SandboxList, SetTimeout, SignalCommand, StartCommand, StartedCommand,
 };
 use super::{commands, file_programs, files, openapi, runs, sandboxes};
 
@@ -36,56 +37,6 @@ pub(super) enum Content {
     /// A document, or a form whose part `run` is that document.
     JsonOrForm(fn(&mut SchemaGenerator) -> Schema),
 }
-
-/// A parameter of a query.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) kind: ParameterKind,
-    pub(super) description: &'static str,
-}
-
-/// What the value of a parameter is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParameterKind {
-    /// A path in the sandbox, which the call needs.
-    Path,
-    /// `true` or `false`, which is the default.
-    Switch,
-    /// Permission bits.
-    Mode,
-    Text,
-}
-
-pub(super) const fn text(name: &'static str, description: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Text,
-        description,
-    }
-}
-
-const fn path_parameter(name: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Path,
-        description: "An absolute path in the sandbox; any bytes but NUL, percent-encoded, no `..`.",
-    }
-}
-
-const fn switch(name: &'static str, description: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Switch,
-        description,
-    }
-}
-
-const MODE: Parameter = Parameter {
-    name: "mode",
-    kind: ParameterKind::Mode,
-    description: "Permission bits, octal; 644 by default.",
-};
 
 /// A call: what the document says of it, and what answers it.
 pub(super) struct Route {
@@ -254,6 +205,15 @@ fn sandbox_routes() -> Vec<Route> {
             "Let all processes go on.",
             sandboxes::resume,
         )
+        .answers(StatusCode::NO_CONTENT, Nothing),
+        Route::new(
+            Method::POST,
+            "/v1/sandboxes/{name}/timeout",
+            "setTimeout",
+            "Change when a sandbox ends.",
+            sandboxes::set_timeout,
+        )
+        .takes(document::<SetTimeout>())
         .answers(StatusCode::NO_CONTENT, Nothing),
     ]
 }

@@ -1,8 +1,9 @@
 //! `/v1/sandboxes`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,11 +17,12 @@ use super::access::Access;
 use super::body::{json, read_json};
 use super::error::ApiError;
 use super::files::receive;
+use super::lifetimes::{TEMPLATE, check_label_names};
 use super::metrics::Refused;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared, place};
 use super::templates::flags_for;
-use super::types::{CreateSandbox, Sandbox, SandboxList};
+use super::types::{CreateSandbox, Sandbox, SandboxList, SetTimeout};
 use super::verbs::words;
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
@@ -123,7 +125,7 @@ pub(super) async fn restore(
     let wanted = CreateSandbox {
         name: query.text("name")?,
         template: query.text("template")?,
-        flags: Vec::new(),
+        ..CreateSandbox::default()
     };
     // Refused before it is sent.
     server.flags_for(access, &wanted)?;
@@ -141,11 +143,15 @@ async fn start(
     verb: &'static str,
     snapshot: Option<PathBuf>,
 ) -> Result<Response, ApiError> {
-    let times = Times {
-        idle: server.idle_timeout,
-        total: None,
+    if access == Access::Templates {
+        check_label_names(wanted.labels.keys())?;
+    }
+    let setup = Setup {
+        snapshot,
+        idle: Some(server.idle_timeout),
+        ..Setup::default()
     };
-    let sandbox = make(server, access, wanted, verb, snapshot, times).await?;
+    let sandbox = make(server, access, wanted, verb, setup).await?;
     let location = HeaderValue::try_from(format!("/v1/sandboxes/{}", sandbox.name));
     let mut response = json(StatusCode::CREATED, &sandbox);
     if let Ok(location) = location {
@@ -154,13 +160,17 @@ async fn start(
     Ok(response)
 }
 
-/// How long a sandbox lives.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    /// Without commands, unless its flags say it.
-    pub(super) idle: Duration,
-    /// Altogether, whatever its flags say.
+/// What a sandbox gets that is not in the document of the client.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    pub(super) snapshot: Option<PathBuf>,
+    /// How long it lives without commands, unless its flags say it.
+    pub(super) idle: Option<Duration>,
+    /// How long it lives altogether, whatever its flags say.
     pub(super) total: Option<Duration>,
+    pub(super) variables: BTreeMap<String, String>,
+    /// Labels of the server.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 /// Makes a sandbox, named as the client names it.
@@ -172,8 +182,7 @@ pub(super) async fn make(
     access: Access,
     wanted: &CreateSandbox,
     verb: &'static str,
-    snapshot: Option<PathBuf>,
-    times: Times,
+    setup: Setup,
 ) -> Result<Sandbox, ApiError> {
     let name = match (&wanted.name, access) {
         (Some(name), _) => Some(access.sandbox(name)?),
@@ -187,12 +196,23 @@ pub(super) async fn make(
         name.iter()
             .map(|name| OsString::from(format!("--name={name}"))),
     );
-    command.push(format!("--idle-timeout={}ms", times.idle.as_millis()).into());
+    let idle = setup.idle.map(|idle| idle.as_millis());
+    command.extend(idle.map(|idle| format!("--idle-timeout={idle}ms").into()));
+    let directory = server.workspace.make()?;
+    let labels = wanted.labels.iter().chain(&setup.labels);
+    let of_template = wanted.template.as_ref().map(|name| (TEMPLATE, name));
+    let labels = labels.map(|(name, value)| (name.as_str(), value));
+    let file = write_pairs(directory.path(), "labels", labels.chain(of_template))?;
+    command.extend(file.map(|file| flag("--label-file", &file)));
+    let variables = setup.variables.iter();
+    let variables = variables.map(|(name, value)| (name.as_str(), value));
+    let file = write_pairs(directory.path(), "variables", variables)?;
+    command.extend(file.map(|file| flag("--env-file", &file)));
     command.extend(flags.into_iter().map(OsString::from));
     // The last one counts. After a flag without its value it is refused as that value.
-    let total = times.total.map(|total| total.as_millis());
+    let total = setup.total.map(|total| total.as_millis());
     command.extend(total.map(|total| format!("--timeout={total}ms").into()));
-    if let Some(snapshot) = snapshot {
+    if let Some(snapshot) = setup.snapshot {
         command.extend(["--".into(), snapshot.into_os_string()]);
     }
     let admission = server.admit().await?;
@@ -200,7 +220,7 @@ pub(super) async fn make(
     // A client that goes meanwhile does not give the places back.
     let started = tokio::spawn(async move {
         let printed = verbs.run(command).await;
-        drop((admission, place));
+        drop((admission, place, directory));
         printed
     });
     let printed = started
@@ -218,6 +238,40 @@ pub(super) async fn make(
         )));
     };
     server.sandbox(access, &found).await
+}
+
+fn flag(name: &str, value: &Path) -> OsString {
+    let mut word = OsString::from(name);
+    word.push("=");
+    word.push(value);
+    word
+}
+
+/// Writes names and values as `env -0` does, where no other user reads them. `None`: there are none.
+///
+/// # Errors
+/// 400: one has a NUL; 500.
+fn write_pairs<'pair>(
+    directory: &Path,
+    name: &str,
+    pairs: impl Iterator<Item = (&'pair str, &'pair String)>,
+) -> Result<Option<PathBuf>, ApiError> {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        if name.contains(['=', '\0']) || value.contains('\0') {
+            let name = escape(name.as_bytes());
+            let message = format!("the name `{name}` has a `=` or a NUL, or its value a NUL");
+            return Err(ApiError::bad_request("name", message));
+        }
+        text += &format!("{name}={value}\0");
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let file = directory.join(name);
+    let written = std::fs::write(&file, text);
+    let failed = |error| ApiError::failed(format!("cannot pass on the {name}: {error}"));
+    written.map(|()| Some(file)).map_err(failed)
 }
 
 /// A name that no other sandbox has.
@@ -279,6 +333,30 @@ pub(super) async fn resume(
     at: InSandbox,
 ) -> Result<Response, ApiError> {
     done(&server, words(["resume"]), &at).await
+}
+
+pub(super) async fn set_timeout(
+    State(server): State<Shared>,
+    at: InSandbox,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let wanted: SetTimeout = read_json(request.into_body()).await?;
+    let sandbox = server.sandbox(at.access, &at.name).await?;
+    server.check_timeout(at.access, &sandbox, &wanted)?;
+    done(&server, update(&wanted), &at).await
+}
+
+/// The words that change when a sandbox ends.
+pub(super) fn update(wanted: &SetTimeout) -> Vec<OsString> {
+    let times = [
+        ("--timeout", wanted.timeout_ms),
+        ("--idle-timeout", wanted.idle_timeout_ms),
+    ];
+    let mut command = words(["update"]);
+    for (name, time_ms) in times {
+        command.extend(time_ms.map(|time_ms| format!("{name}={time_ms}ms").into()));
+    }
+    command
 }
 
 /// Runs a verb for which there is nothing to tell but that it succeeded.

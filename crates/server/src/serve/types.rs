@@ -48,6 +48,24 @@ pub(super) struct CreateSandbox {
     /// the template. Relative paths begin at the directory in which the server was started.
     #[serde(default)]
     pub(super) flags: Vec<String>,
+    /// Labels: names and values, at most 64 and 16 KiB. Over TCP no name begins with `runner.`.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 64))]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// When the sandbox shall end. The times count from now, and stand still while it is paused.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetTimeout {
+    /// It ends after this time. Over TCP its whole time is at most the `--timeout` of its template.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub(super) timeout_ms: Option<u64>,
+    /// It ends if no command runs or comes for this time. On the unix socket only.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub(super) idle_timeout_ms: Option<u64>,
 }
 
 /// The sandboxes that the client may use.
@@ -66,6 +84,14 @@ pub(super) struct Sandbox {
     pub(super) start_unix_s: i64,
     /// Whether its processes are stopped.
     pub(super) is_paused: bool,
+    /// The labels that it was created with.
+    pub(super) labels: BTreeMap<String, String>,
+    /// How long it has lived, without pauses.
+    pub(super) run_time_ms: u64,
+    /// After this time it ends, except for pauses; `null`: it has no time limit.
+    pub(super) ends_in_ms: Option<u64>,
+    /// It ends if it is idle for this time; `null`: it does not.
+    pub(super) idle_timeout_ms: Option<u64>,
     /// The commands that run.
     pub(super) commands: Vec<Command>,
     pub(super) ended: EndedCommands,

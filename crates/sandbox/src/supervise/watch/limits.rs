@@ -17,9 +17,10 @@ impl Watch<'_, '_, '_> {
 
     /// `None`: there is no limit, or the time stands still.
     pub(super) fn end_of_wall_time(&self, now: Instant) -> Option<Instant> {
-        let is_paused = self.commands.as_ref().is_some_and(|all| all.is_paused());
-        let limit = self.limits.wall_time.filter(|_| !is_paused)?;
-        Some(now + limit.saturating_sub(self.run_time(now)))
+        match &self.commands {
+            Some(commands) => commands.end_of_life(now),
+            None => self.started.checked_add(self.limits.wall_time?),
+        }
     }
 
     /// Ends the commands of a sandbox that stays whose time is over, and pauses it if it is idle.

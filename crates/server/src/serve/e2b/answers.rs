@@ -46,6 +46,14 @@ impl Problem {
         }
     }
 
+    /// That of the proxy, instead of that of the service.
+    pub(super) fn or_not_running(self) -> Self {
+        match self.status {
+            StatusCode::NOT_FOUND => Self::not_running(),
+            _ => self,
+        }
+    }
+
     /// As the service says it.
     pub(super) fn no_sandbox() -> Self {
         Self {

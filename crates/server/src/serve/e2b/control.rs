@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Path, Request, State};
@@ -13,25 +12,28 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{Problem, unsupported};
-use super::records::{Created, Record, now_unix_ms};
+use super::records::{E2B, Living, Record, now_unix_ms};
 use super::{Calls, ENVD_VERSION, Service, record};
-use crate::serve::access::{Access, Token};
+use crate::serve::access::Access;
 use crate::serve::body;
 use crate::serve::error::ApiError;
+use crate::serve::lifetimes::{API, check_label_names, check_life, longest};
 use crate::serve::query::Query;
-use crate::serve::sandboxes::{Times, make, random_name};
+use crate::serve::sandboxes::{Setup, make, random_name, update};
 use crate::serve::server::finish_in_place;
-use crate::serve::types::CreateSandbox;
+use crate::serve::types::{CreateSandbox, Sandbox, SetTimeout};
 use crate::serve::verbs::words;
 use spec::path::escape;
-use spec::units::parse_duration;
 use spec::utc::text_of_milliseconds;
 
 /// That of the SDKs for a sandbox without a timeout.
 const TIMEOUT_S: u64 = 300;
 
-/// The longest that a client may ask for, if the template has none.
-const TIMEOUT_MAX_S: u64 = 24 * 60 * 60;
+/// The longest that a sandbox may live, if the template has none.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// When a sandbox ends that has no time limit: the last second with four digits of a year.
+const NEVER_UNIX_MS: u64 = 253_402_300_799_000;
 
 /// What a new sandbox shall be. The fields that are documents are refused if they ask for anything.
 #[derive(Debug, Deserialize)]
@@ -78,36 +80,18 @@ impl NewSandbox {
         ];
         match asked.iter().find(|(is_asked, _)| *is_asked) {
             Some((_, what)) => Err(unsupported(&format!("not supported: {what}"))),
-            None => super::start::check_variables(&self.env_vars),
+            None => {
+                check_label_names(self.metadata.keys())?;
+                super::start::check_variables(&self.env_vars)
+            }
         }
-    }
-}
-
-/// The `--timeout` of a template: clients may not ask for more.
-fn longest(flags: &[String]) -> Result<Duration, ApiError> {
-    let mut found = None;
-    for (index, word) in flags.iter().enumerate() {
-        let value = match word.strip_prefix("--timeout") {
-            Some("") => flags.get(index + 1).map(String::as_str),
-            Some(rest) => rest.strip_prefix('='),
-            None => None,
-        };
-        found = value.or(found);
-    }
-    match found {
-        None => Ok(Duration::from_secs(TIMEOUT_MAX_S)),
-        Some(text) => parse_duration(text).map_err(|error| {
-            ApiError::failed(format!(
-                "the --timeout of the template cannot be read: {error}"
-            ))
-        }),
     }
 }
 
 impl Service {
     fn check_template(&self, name: &str) -> Result<Duration, ApiError> {
         if let Some(flags) = self.server.templates.get(name) {
-            return longest(flags);
+            return Ok(longest(flags)?.unwrap_or(TIMEOUT_MAX));
         }
         let name = escape(name.as_bytes());
         let known = self
@@ -123,25 +107,45 @@ impl Service {
         .with_hint(format!("it has: {}", known.join(", "))))
     }
 
-    /// The sandbox with this id, and whether it is paused.
-    async fn living(&self, id: &str) -> Result<(Arc<Record>, bool), Problem> {
+    /// The sandbox with this id.
+    pub(super) async fn living(&self, id: &str) -> Result<Living, Problem> {
         let all = self.all().await?;
-        let found = all.into_iter().find(|(record, _)| record.id == id);
+        let found = all.into_iter().find(|living| living.record.id == id);
         found.ok_or_else(Problem::no_sandbox)
     }
 
-    async fn all(&self) -> Result<Vec<(Arc<Record>, bool)>, Problem> {
+    async fn all(&self) -> Result<Vec<Living>, Problem> {
         let asked = Instant::now();
         let list = self.server.verbs.list().await?;
-        Ok(self.records.living(&list, asked))
+        Ok(self.records.all_living(list, asked))
     }
 
-    async fn run(&self, verb: &[&str], record: &Record) -> Result<(), Problem> {
-        let mut command: Vec<OsString> = verb.iter().map(OsString::from).collect();
+    /// Moves the end of a sandbox, no further than its template allows.
+    async fn move_end(&self, living: &Living, timeout_s: u64) -> Result<(), Problem> {
+        // 0 is now.
+        let timeout_ms = timeout_s.saturating_mul(1_000).max(1);
+        let longest = self.server.longest_life(&living.sandbox)?;
+        let longest = longest.unwrap_or(TIMEOUT_MAX);
+        check_life(&living.sandbox, timeout_ms, Some(longest)).map_err(|mut error| {
+            error.status = StatusCode::BAD_REQUEST;
+            error
+        })?;
+        let wanted = SetTimeout {
+            timeout_ms: Some(timeout_ms),
+            idle_timeout_ms: None,
+        };
+        self.run(update(&wanted), &living.record).await
+    }
+
+    async fn run(&self, mut command: Vec<OsString>, record: &Record) -> Result<(), Problem> {
         command.extend(words(["--", record.name.as_str()]));
         match self.server.verbs.run(command).await {
             Ok(_printed) => Ok(()),
-            Err(error) if error.status == StatusCode::NOT_FOUND => Err(Problem::no_sandbox()),
+            Err(error)
+                if error.status == StatusCode::NOT_FOUND || error.code() == "sandbox_ending" =>
+            {
+                Err(Problem::no_sandbox())
+            }
             // Of a pause 409 would mean that it is paused already.
             Err(mut error) if error.status == StatusCode::CONFLICT => {
                 error.status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -166,65 +170,59 @@ pub(super) async fn create(
         let message = format!("`timeout` is {timeout_s}: expected 1 to {longest} seconds");
         return Err(ApiError::bad_request("timeout", message).into());
     }
-    let started_unix_ms = now_unix_ms();
     let document = CreateSandbox {
         name: Some(random_name()?),
         template: Some(wanted.template.clone()),
-        flags: Vec::new(),
+        labels: wanted.metadata,
+        ..CreateSandbox::default()
     };
-    let times = Times {
-        idle: lifetime,
+    let setup = Setup {
         total: Some(lifetime),
+        variables: wanted.env_vars,
+        labels: [(API.to_owned(), E2B.to_owned())].into(),
+        ..Setup::default()
     };
     // A client that goes meanwhile must not leave a sandbox that nobody knows.
     let making = async move {
-        let sandbox = make(
-            &calls.server,
-            Access::Templates,
-            &document,
-            "create",
-            None,
-            times,
-        )
-        .await?;
-        let record = Record::new(Created {
-            name: Access::Templates.sandbox(&sandbox.name)?,
-            id: sandbox.name,
-            template: wanted.template,
-            metadata: wanted.metadata,
-            variables: wanted.env_vars,
-            token: Token::random()?,
-            started_unix_ms,
-            lifetime,
-        });
-        Ok::<_, ApiError>(calls.records.add(record))
+        let sandbox = make(&calls.server, Access::Templates, &document, "create", setup).await?;
+        let name = Access::Templates.sandbox(&sandbox.name)?.to_string();
+        let living = calls.records.living(Sandbox { name, ..sandbox });
+        let living = living.ok_or_else(|| ApiError::failed("the sandbox has not its labels"))?;
+        Ok::<_, ApiError>(access_of(&calls, &living))
     };
-    let record = finish_in_place(making).await?;
-    Ok(body::json(StatusCode::CREATED, &access_of(&record)))
+    let access = finish_in_place(making).await?;
+    Ok(body::json(StatusCode::CREATED, &access))
 }
 
 /// What a client needs to use a sandbox.
-fn access_of(record: &Record) -> Value {
+fn access_of(calls: &Service, living: &Living) -> Value {
+    let id = &living.record.id;
     json!({
-        "sandboxID": record.id,
-        "templateID": record.template,
+        "sandboxID": id,
+        "templateID": living.template(),
         "clientID": "runner",
         "envdVersion": ENVD_VERSION,
-        "envdAccessToken": record.token.expose(),
+        "envdAccessToken": calls.key.of_sandbox(id).expose(),
     })
 }
 
 /// 0 is not known: the template has the limits.
-fn described(record: &Record, is_paused: bool) -> Value {
+fn described(living: &Living) -> Value {
+    let sandbox = &living.sandbox;
+    let started_unix_ms = u64::try_from(sandbox.start_unix_s).unwrap_or(0) * 1_000;
+    let end_unix_ms = sandbox
+        .ends_in_ms
+        .map(|left| now_unix_ms().saturating_add(left));
+    let end_unix_ms = end_unix_ms.unwrap_or(NEVER_UNIX_MS).min(NEVER_UNIX_MS);
     json!({
-        "sandboxID": record.id,
-        "templateID": record.template,
+        "sandboxID": living.record.id,
+        "templateID": living.template(),
         "clientID": "runner",
         "envdVersion": ENVD_VERSION,
-        "metadata": record.metadata,
-        "startedAt": text_of_milliseconds(record.started_unix_ms),
-        "endAt": text_of_milliseconds(record.end_unix_ms()),
-        "state": if is_paused { "paused" } else { "running" },
+        "metadata": living.metadata(),
+        "startedAt": text_of_milliseconds(started_unix_ms),
+        "endAt": text_of_milliseconds(end_unix_ms),
+        "state": if sandbox.is_paused { "paused" } else { "running" },
         "cpuCount": 0,
         "memoryMB": 0,
         "diskSizeMB": 0,
@@ -255,23 +253,27 @@ pub(super) async fn list(
         .text("metadata")?
         .map(|text| pairs(&text))
         .transpose()?;
-    let is_wanted = |(record, is_paused): &(Arc<Record>, bool)| {
-        let state = if *is_paused { "paused" } else { "running" };
+    let is_wanted = |living: &Living| {
+        let own = living.metadata();
+        let state = if living.sandbox.is_paused {
+            "paused"
+        } else {
+            "running"
+        };
         states
             .as_ref()
             .is_none_or(|states| states.split(',').any(|one| one == state))
             && template
                 .as_ref()
-                .is_none_or(|template| *template == record.template)
+                .is_none_or(|template| template == living.template())
             && metadata
                 .iter()
                 .flatten()
-                .all(|(name, value)| record.metadata.get(name) == Some(value))
+                .all(|(name, value)| own.get(name) == Some(&value))
     };
     let mut found: Vec<_> = calls.all().await?.into_iter().filter(is_wanted).collect();
-    found.sort_by(|(left, _), (right, _)| {
-        (left.started_unix_ms, &left.id).cmp(&(right.started_unix_ms, &right.id))
-    });
+    // The ids of runs begin with the time of their start.
+    found.sort_by(|left, right| left.sandbox.run_id.cmp(&right.sandbox.run_id));
     match query.text("order")?.as_deref() {
         Some("asc") => (),
         None | Some("desc") => found.reverse(),
@@ -285,9 +287,7 @@ pub(super) async fn list(
     };
     let (from, limit) = (number("nextToken", 0)?, number("limit", 100)?.max(1));
     let page = found.iter().skip(from).take(limit);
-    let page: Vec<Value> = page
-        .map(|(record, paused)| described(record, *paused))
-        .collect();
+    let page: Vec<Value> = page.map(described).collect();
     let next = from.saturating_add(page.len());
     let mut response = body::json(StatusCode::OK, &page);
     if next < found.len() {
@@ -320,10 +320,8 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
 /// The first version of the call has those that run alone.
 pub(super) async fn list_running(State(calls): State<Calls>) -> Result<Response, Problem> {
     let all = calls.all().await?;
-    let running = all.iter().filter(|(_, is_paused)| !is_paused);
-    let list: Vec<Value> = running
-        .map(|(record, _)| described(record, false))
-        .collect();
+    let running = all.iter().filter(|living| !living.sandbox.is_paused);
+    let list: Vec<Value> = running.map(described).collect();
     Ok(body::json(StatusCode::OK, &list))
 }
 
@@ -331,16 +329,16 @@ pub(super) async fn get(
     State(calls): State<Calls>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let (record, is_paused) = calls.living(&id).await?;
-    Ok(body::json(StatusCode::OK, &described(&record, is_paused)))
+    let living = calls.living(&id).await?;
+    Ok(body::json(StatusCode::OK, &described(&living)))
 }
 
 pub(super) async fn kill(
     State(calls): State<Calls>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let (record, _) = calls.living(&id).await?;
-    calls.run(&["rm", "-f"], &record).await?;
+    let living = calls.living(&id).await?;
+    calls.run(words(["rm", "-f"]), &living.record).await?;
     calls.records.remove(&id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -351,24 +349,15 @@ pub(super) struct Timeout {
     timeout: u64,
 }
 
-/// `runner sandbox` cannot change when a sandbox ends, and what this server would do itself would not
-/// happen without it.
 pub(super) async fn set_timeout(
     State(calls): State<Calls>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let Timeout { timeout } = body::read_json(request.into_body()).await?;
-    let (record, _) = calls.living(&id).await?;
-    Err(other_end(&record, timeout).into())
-}
-
-fn other_end(record: &Record, timeout_s: u64) -> ApiError {
-    let end = text_of_milliseconds(record.end_unix_ms());
-    unsupported(&format!(
-        "the end of a sandbox cannot be moved to {timeout_s} s from now: it ends at {end}, \
-         as it was created"
-    ))
+    let living = calls.living(&id).await?;
+    calls.move_end(&living, timeout).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 #[derive(Debug, Deserialize)]
@@ -389,13 +378,12 @@ pub(super) async fn pause(
     if wanted.memory == Some(false) {
         return Err(unsupported("not supported: a pause that ends the processes").into());
     }
-    let (record, is_paused) = calls.living(&id).await?;
-    if is_paused {
+    let living = calls.living(&id).await?;
+    if living.sandbox.is_paused {
         let message = "the sandbox is paused already";
         return Err(ApiError::new(StatusCode::CONFLICT, "sandbox_paused", message).into());
     }
-    calls.run(&["pause"], &record).await?;
-    record.pause();
+    calls.run(words(["pause"]), &living.record).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -416,23 +404,23 @@ pub(super) async fn connect(
     if wanted.memory == Some(false) {
         return Err(unsupported("not supported: a resume that ends the processes").into());
     }
-    let (record, is_paused) = calls.living(&id).await?;
+    let living = calls.living(&id).await?;
     // A shorter timeout changes nothing, as with E2B.
+    let left_ms = living.sandbox.ends_in_ms.unwrap_or(u64::MAX);
     if let Some(timeout_s) = wanted.timeout
-        && now_unix_ms().saturating_add(timeout_s.saturating_mul(1_000)) > record.end_unix_ms()
+        && timeout_s.saturating_mul(1_000) > left_ms
     {
-        return Err(other_end(&record, timeout_s).into());
+        calls.move_end(&living, timeout_s).await?;
     }
-    if is_paused {
-        calls.run(&["resume"], &record).await?;
-        record.resume();
+    if living.sandbox.is_paused {
+        calls.run(words(["resume"]), &living.record).await?;
     }
-    let status = if is_paused {
+    let status = if living.sandbox.is_paused {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    Ok(body::json(status, &access_of(&record)))
+    Ok(body::json(status, &access_of(&calls, &living)))
 }
 
 /// Of a sandbox if the headers name one, or of the server.
@@ -441,7 +429,7 @@ pub(super) async fn health(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if headers.contains_key("e2b-sandbox-id") {
-        let record = record(&calls, &headers)?;
+        let record = record(&calls, &headers).await?;
         let living = calls.living(&record.id).await;
         living.map_err(|_ended| Problem::not_running())?;
     }
@@ -451,18 +439,6 @@ pub(super) async fn health(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_time_of_a_template_is_the_longest() {
-        let longest = |flags: &[&str]| {
-            let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-            longest(&flags).map(|time| time.as_secs()).ok()
-        };
-        assert_eq!(longest(&["-m", "1g"]), Some(TIMEOUT_MAX_S));
-        assert_eq!(longest(&["--timeout", "5m"]), Some(300));
-        assert_eq!(longest(&["--timeout=5m", "--timeout=1h"]), Some(3_600));
-        assert_eq!(longest(&["--timeout=soon"]), None);
-    }
 
     #[test]
     fn metadata_of_a_query_is_decoded_twice() {

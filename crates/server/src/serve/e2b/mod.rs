@@ -1,12 +1,13 @@
 //! `--api e2b`: what the SDKs of E2B ask their service and the agent in a sandbox (`envd`) for.
 //!
-//! Both parts are on one port. What the SDKs need and the verbs of `runner` do not keep is in memory: who
-//! may use a sandbox, its metadata and variables, and the streams of its commands.
+//! Both parts are on one port. What the SDKs need and the verbs of `runner` do not keep is in memory: the
+//! streams of commands.
 
 mod answers;
 mod control;
 mod files;
 mod frames;
+mod lost;
 mod multipart;
 mod processes;
 mod records;
@@ -30,7 +31,8 @@ use super::metrics::Refused;
 use super::routes::take_place;
 use super::server::Shared;
 use answers::{Problem, Unary};
-use records::{Record, Records};
+use records::{Record, Records, now_unix_ms};
+use spec::utc::text_of_milliseconds;
 
 /// What all calls share.
 #[derive(Debug)]
@@ -38,7 +40,12 @@ struct Service {
     server: Shared,
     key: Arc<Token>,
     records: Records,
+    /// As the sandboxes write the start of a command.
+    started_at: String,
 }
+
+/// The versions of the SDKs that the tests use, by their registries.
+pub(crate) const TESTED: [(&str, &str); 2] = [("PyPI", "2.63.0"), ("npm", "2.51.0")];
 
 type Calls = Arc<Service>;
 
@@ -56,6 +63,7 @@ pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
         server,
         key,
         records: Records::default(),
+        started_at: text_of_milliseconds(now_unix_ms()),
     });
     control_routes()
         .route_layer(from_fn_with_state(Arc::clone(&calls), check_key))
@@ -135,7 +143,7 @@ async fn check_key(State(calls): State<Calls>, request: Request, next: Next) -> 
 
 /// Of a sandbox: the headers that name it, and have its access token.
 async fn find_record(State(calls): State<Calls>, mut request: Request, next: Next) -> Response {
-    match record(&calls, request.headers()) {
+    match record(&calls, request.headers()).await {
         Ok(record) => {
             request.extensions_mut().insert(record);
             next.run(request).await
@@ -161,7 +169,7 @@ async fn refuse(request: Request, problem: Problem) -> Response {
     }
 }
 
-fn record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Problem> {
+async fn record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Problem> {
     let id = one(headers, "e2b-sandbox-id").and_then(|id| std::str::from_utf8(id).ok());
     let Some(id) = id else {
         return Err(ApiError::bad_request(
@@ -174,17 +182,23 @@ fn record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Problem> 
     if one(headers, "e2b-sandbox-port").is_some_and(|port| port != ENVD_PORT.as_bytes()) {
         return Err(answers::unsupported("ports of sandboxes are not published").into());
     }
-    let record = calls.records.get(id).ok_or_else(Problem::not_running)?;
-    match one(headers, "x-access-token") {
-        Some(token) if record.token.is(token) => Ok(record),
-        _ => {
-            calls.server.metrics.refused(Refused::Token);
-            Err(answers::unauthorized(
-                "the header X-Access-Token has not the token that the sandbox was created with",
-            )
-            .into())
-        }
+    // First: who has no token of it is not told whether there is such a sandbox.
+    let token = calls.key.of_sandbox(id);
+    if !one(headers, "x-access-token").is_some_and(|found| token.is(found)) {
+        calls.server.metrics.refused(Refused::Token);
+        return Err(answers::unauthorized(
+            "the header X-Access-Token has not the token that the sandbox was created with",
+        )
+        .into());
     }
+    if let Some(record) = calls.records.get(id) {
+        return Ok(record);
+    }
+    // It may be from before this server was started.
+    let living = calls.living(id).await;
+    living
+        .map(|living| living.record)
+        .map_err(Problem::or_not_running)
 }
 
 /// The value of a header that is there once.

@@ -128,7 +128,7 @@ fn end_event(exit_code: i32) -> Value {
 /// Which command a call is about.
 #[derive(Debug, Deserialize)]
 pub(super) struct Selector {
-    pid: Option<u64>,
+    pub(super) pid: Option<u64>,
 }
 
 impl Record {
@@ -148,13 +148,25 @@ pub(super) fn no_process(pid: u64) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "no_command", message)
 }
 
-pub(super) async fn list(Extension(record): Extension<Arc<Record>>) -> Response {
+pub(super) async fn list(
+    State(calls): State<Calls>,
+    Extension(record): Extension<Arc<Record>>,
+) -> Result<Response, Unary> {
+    let lost = calls.lost_commands(&record).await?;
+    let lost = lost.iter().map(|command| {
+        let (name, words) = command.argv.split_first().unzip();
+        let config = json!({"cmd": name, "args": words.unwrap_or_default(), "envs": {}});
+        json!({"pid": command.pid, "config": config})
+    });
     let processes = lock(&record.processes);
-    let processes: Vec<Value> = processes
+    let known = processes
         .values()
-        .map(|process| json!({"pid": process.pid, "config": process.config}))
-        .collect();
-    body::json(StatusCode::OK, &json!({ "processes": processes }))
+        .map(|process| json!({"pid": process.pid, "config": process.config}));
+    let processes: Vec<Value> = lost.chain(known).collect();
+    Ok(body::json(
+        StatusCode::OK,
+        &json!({ "processes": processes }),
+    ))
 }
 
 #[derive(Debug, Deserialize)]
@@ -231,8 +243,12 @@ pub(super) async fn send_signal(
             return Err(ApiError::bad_request("signal", message).into());
         }
     };
-    let process = record.process(&wanted.process)?;
-    let id = process.id.to_string();
+    let id = match (record.process(&wanted.process), wanted.process.pid) {
+        (Ok(process), _) => process.id,
+        (Err(_none), Some(pid)) => calls.lost_command(&record, pid).await?.id,
+        (Err(error), None) => return Err(error.into()),
+    };
+    let id = id.to_string();
     let command = words(["kill", signal, "--", record.name.as_str(), &id]);
     calls.server.verbs.run(command).await?;
     Ok(body::json(StatusCode::OK, &json!({})))

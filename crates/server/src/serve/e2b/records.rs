@@ -1,14 +1,19 @@
-//! What this server remembers of the sandboxes that its clients have created.
+//! What this server has of the sandboxes that were created over this API: the streams of their commands.
+//! Everything else is in the sandboxes, where another server finds it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::processes::Process;
-use crate::serve::access::Token;
-use crate::serve::types::SandboxList;
+use crate::serve::access::Access;
+use crate::serve::lifetimes::{API, TEMPLATE};
+use crate::serve::types::{Sandbox, SandboxList};
 use spec::sandboxes::SandboxName;
+
+/// The value of the label [`API`].
+pub(super) const E2B: &str = "e2b";
 
 /// A sandbox.
 #[derive(Debug)]
@@ -16,14 +21,6 @@ pub(super) struct Record {
     /// The name that clients have for it.
     pub(super) id: String,
     pub(super) name: SandboxName,
-    pub(super) template: String,
-    pub(super) metadata: BTreeMap<String, String>,
-    /// Variables of all its commands.
-    pub(super) variables: BTreeMap<String, String>,
-    /// What its clients have to know.
-    pub(super) token: Token,
-    pub(super) started_unix_ms: u64,
-    life: Mutex<Life>,
     /// Commands whose streams this server has, by their numbers in the sandbox.
     pub(super) processes: Mutex<BTreeMap<u64, Arc<Process>>>,
     /// Held while a command is started: so it is known which one in the list it is.
@@ -33,42 +30,11 @@ pub(super) struct Record {
     remembered: Instant,
 }
 
-/// When it ends: its time stands still in a pause.
-#[derive(Debug, Clone, Copy)]
-struct Life {
-    end_unix_ms: u64,
-    paused_unix_ms: Option<u64>,
-}
-
-/// What a record begins with.
-#[derive(Debug)]
-pub(super) struct Created {
-    pub(super) id: String,
-    pub(super) name: SandboxName,
-    pub(super) template: String,
-    pub(super) metadata: BTreeMap<String, String>,
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) token: Token,
-    /// From before the sandbox was created: it ends rather later than promised.
-    pub(super) started_unix_ms: u64,
-    pub(super) lifetime: Duration,
-}
-
 impl Record {
-    pub(super) fn new(created: Created) -> Self {
-        let lifetime_ms = u64::try_from(created.lifetime.as_millis()).unwrap_or(u64::MAX);
+    fn new(id: &str, name: SandboxName) -> Self {
         Self {
-            id: created.id,
-            name: created.name,
-            template: created.template,
-            metadata: created.metadata,
-            variables: created.variables,
-            token: created.token,
-            started_unix_ms: created.started_unix_ms,
-            life: Mutex::new(Life {
-                end_unix_ms: created.started_unix_ms.saturating_add(lifetime_ms),
-                paused_unix_ms: None,
-            }),
+            id: id.to_owned(),
+            name,
             processes: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
             claimed: AtomicU64::new(0),
@@ -83,28 +49,26 @@ impl Record {
     pub(super) fn claim(&self, command: u64) {
         self.claimed.store(command, Ordering::Relaxed);
     }
+}
 
-    /// When it ends, if it is not paused from now on.
-    pub(super) fn end_unix_ms(&self) -> u64 {
-        let life = *lock(&self.life);
-        let paused = life
-            .paused_unix_ms
-            .map(|since| now_unix_ms().saturating_sub(since));
-        life.end_unix_ms.saturating_add(paused.unwrap_or(0))
+/// A sandbox as it is now.
+#[derive(Debug)]
+pub(super) struct Living {
+    pub(super) record: Arc<Record>,
+    pub(super) sandbox: Sandbox,
+}
+
+impl Living {
+    pub(super) fn template(&self) -> &str {
+        self.sandbox.labels.get(TEMPLATE).map_or("", String::as_str)
     }
 
-    pub(super) fn pause(&self) {
-        lock(&self.life)
-            .paused_unix_ms
-            .get_or_insert_with(now_unix_ms);
-    }
-
-    pub(super) fn resume(&self) {
-        let end_unix_ms = self.end_unix_ms();
-        *lock(&self.life) = Life {
-            end_unix_ms,
-            paused_unix_ms: None,
-        };
+    /// The labels of the client.
+    pub(super) fn metadata(&self) -> BTreeMap<&String, &String> {
+        let labels = self.sandbox.labels.iter();
+        labels
+            .filter(|(name, _)| !matches!(name.as_str(), API | TEMPLATE))
+            .collect()
     }
 }
 
@@ -117,32 +81,35 @@ impl Records {
         lock(&self.0).get(id).cloned()
     }
 
-    pub(super) fn add(&self, record: Record) -> Arc<Record> {
-        let record = Arc::new(record);
-        lock(&self.0).insert(record.id.clone(), Arc::clone(&record));
-        record
-    }
-
     pub(super) fn remove(&self, id: &str) {
         lock(&self.0).remove(id);
     }
 
-    /// Those that live; the others are forgotten. `asked` is from before the list was.
-    pub(super) fn living(&self, list: &SandboxList, asked: Instant) -> Vec<(Arc<Record>, bool)> {
-        let paused: HashMap<&str, bool> = list
-            .sandboxes
-            .iter()
-            .map(|sandbox| (&*sandbox.name, sandbox.is_paused))
-            .collect();
+    /// A sandbox of the list; `None`: it was not created over this API.
+    pub(super) fn living(&self, sandbox: Sandbox) -> Option<Living> {
+        if sandbox.labels.get(API).map(String::as_str) != Some(E2B) {
+            return None;
+        }
+        let id = Access::Templates.shown(&sandbox.name)?.to_owned();
+        let name = SandboxName::parse(&sandbox.name).ok()?;
         let mut records = lock(&self.0);
-        records.retain(|_id, record| {
-            paused.contains_key(record.name.as_str()) || record.remembered >= asked
-        });
-        let found = records.values().filter_map(|record| {
-            let is_paused = *paused.get(record.name.as_str())?;
-            Some((Arc::clone(record), is_paused))
-        });
-        found.collect()
+        let record = records
+            .entry(id)
+            .or_insert_with_key(|id| Arc::new(Record::new(id, name)));
+        Some(Living {
+            record: Arc::clone(record),
+            sandbox,
+        })
+    }
+
+    /// Those of the list; others are forgotten. `asked` is from before the list was.
+    pub(super) fn all_living(&self, list: SandboxList, asked: Instant) -> Vec<Living> {
+        let sandboxes = list.sandboxes.into_iter();
+        let found: Vec<Living> = sandboxes.filter_map(|one| self.living(one)).collect();
+        let ids: std::collections::HashSet<&str> =
+            found.iter().map(|living| &*living.record.id).collect();
+        lock(&self.0).retain(|id, record| ids.contains(&**id) || record.remembered >= asked);
+        found
     }
 }
 

@@ -61,14 +61,23 @@ struct Start {
     stdin: Option<bool>,
 }
 
+/// With its `=` and NUL, what execve(2) takes.
+const VARIABLE_BYTES_MAX: usize = (128 << 10) - 2;
+
+/// Of a name in a message.
+const SHOWN_BYTES_MAX: usize = 64;
+
 /// # Errors
-/// A name is none.
+/// A name is none, or a value cannot be passed on.
 pub(super) fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let has_nul = |text: &str| text.contains('\0');
+    let is_other = |one: char| one == '=' || one == '\0' || one.is_ascii_whitespace();
     for (name, value) in variables {
-        if name.is_empty() || name.contains('=') || has_nul(name) || has_nul(value) {
-            let name = escape(name.as_bytes());
-            let message = format!("`{name}` is not the name of a variable, or its value has a NUL");
+        let is_long = name.len() + value.len() > VARIABLE_BYTES_MAX;
+        if name.is_empty() || name.contains(is_other) || value.contains('\0') || is_long {
+            let name = escape(&name.as_bytes()[..name.len().min(SHOWN_BYTES_MAX)]);
+            let message = format!(
+                "`{name}` is not the name of a variable, or its value has a NUL or more than 128 KB"
+            );
             return Err(ApiError::bad_request("variable", message));
         }
     }
@@ -109,8 +118,7 @@ impl Config {
         let cwd = self.cwd.iter().filter(|cwd| !cwd.is_empty());
         let mut command = words(["exec"]);
         command.extend(has_stdin.then(|| "-i".into()));
-        // The variables of the command are the last, and count.
-        for (name, value) in record.variables.iter().chain(&self.envs) {
+        for (name, value) in &self.envs {
             command.push(format!("--env={name}={value}").into());
         }
         command.extend(cwd.map(|directory| format!("--workdir={directory}").into()));
@@ -287,13 +295,17 @@ struct Connect {
 }
 
 pub(super) async fn connect(
+    State(calls): State<Calls>,
     Extension(record): Extension<Arc<Record>>,
     request: Request,
 ) -> Response {
     let attach = async {
         let (parts, body) = request.into_parts();
         let wanted: Connect = frames::read(&parts.headers, body).await?;
-        let process = record.process(&wanted.process)?;
+        let process = match (record.process(&wanted.process), wanted.process.pid) {
+            (Err(_none), Some(pid)) => return Err(calls.no_stream(&record, pid).await),
+            (process, _) => process?,
+        };
         let body = process.subscribe().await;
         body.ok_or_else(|| no_process(process.pid))
     };

@@ -23,7 +23,7 @@ use crate::mcp::{Flags, MESSAGE_BYTES_MAX, Sandbox, Server};
 use crate::serve::access::Access;
 use crate::serve::error::ApiError;
 use crate::serve::metrics::Refused;
-use crate::serve::sandboxes::{Times, make, random_name};
+use crate::serve::sandboxes::{Setup, make, random_name};
 use crate::serve::server::Shared;
 use crate::serve::types::CreateSandbox;
 
@@ -183,14 +183,14 @@ impl Mcp {
         let wanted = CreateSandbox {
             name: Some(self.prefix.clone() + &random_name()?),
             template: Some(self.template.clone()),
-            flags: Vec::new(),
+            ..CreateSandbox::default()
         };
-        let times = Times {
-            idle: self.server.idle_timeout,
-            total: None,
+        let setup = Setup {
+            idle: Some(self.server.idle_timeout),
+            ..Setup::default()
         };
         // The operator has chosen the template. By its name no client with the token has the sandbox.
-        let made = make(&self.server, Access::Owner, &wanted, "create", None, times).await?;
+        let made = make(&self.server, Access::Owner, &wanted, "create", setup).await?;
         let session = Arc::new(Session::new(access, self.sandbox(made.name, made.run_id)));
         let response = session.calls.handle(request).await.map(Body::new);
         // Without it the message was refused.

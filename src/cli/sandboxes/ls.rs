@@ -1,0 +1,110 @@
+//! `runner sandbox ls`.
+
+use crate::cli::output::{OutputFlags, render};
+use crate::cli::print::Printer;
+use crate::run::verbs::sandboxes;
+use spec::labels::LabelFilter;
+use spec::report::ErrorReport;
+use spec::request::Caller;
+use spec::sandboxes::{SandboxListing, SandboxState};
+use spec::units::count;
+
+pub(super) const HELP: &str = "\
+With several filters, a sandbox has to match all of them.
+
+Examples:
+  runner sandbox ls
+  runner sandbox ls --json
+  runner sandbox ls --filter label=project=site --filter label=owner";
+
+#[derive(Debug, clap::Args)]
+pub struct Ls {
+    /// List only sandboxes with this label
+    #[arg(short, long, value_name = "label=NAME[=VALUE]", value_parser = read_filter)]
+    pub filter: Vec<LabelFilter>,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+fn read_filter(text: &str) -> Result<LabelFilter, String> {
+    let label = text.strip_prefix("label=");
+    let label = label.ok_or("expected label=NAME or label=NAME=VALUE")?;
+    LabelFilter::parse(label).map_err(|error| error.to_string())
+}
+
+/// # Errors
+/// A supervisor does not answer as expected.
+pub(super) fn list(args: &Ls, caller: &Caller, printer: &Printer) -> Result<u8, ErrorReport> {
+    let mut sandboxes = sandboxes::list(caller).map_err(|error| error.report())?;
+    let is_wanted = |state: &SandboxState| {
+        let mut filters = args.filter.iter();
+        filters.all(|filter| filter.matches(&state.labels))
+    };
+    sandboxes.retain(is_wanted);
+    let listing = SandboxListing { sandboxes };
+    let is_filtered = !args.filter.is_empty();
+    let text = render(args.output.json, &listing, |listing| {
+        table(listing, is_filtered)
+    });
+    Ok(printer.document(&text, 0))
+}
+
+fn table(listing: &SandboxListing, is_filtered: bool) -> String {
+    if listing.sandboxes.is_empty() {
+        let text = match is_filtered {
+            true => "no sandbox matches\n",
+            false => "no sandbox; `runner sandbox create` makes one\n",
+        };
+        return text.to_owned();
+    }
+    let rows = listing.sandboxes.iter().map(|state| {
+        let commands = count(state.commands.len(), "command");
+        let paused = if state.is_paused { ", paused" } else { "" };
+        let end = state
+            .ends_in_ms
+            .map(|left_ms| format!(", ends in {}", rounded(left_ms)));
+        format!(
+            "{:<24}  {}  {commands}{paused}{}\n",
+            state.name.as_str(),
+            state.run_id,
+            end.unwrap_or_default()
+        )
+    });
+    rows.collect()
+}
+
+/// About how long that is, as docker writes it.
+fn rounded(milliseconds: u64) -> String {
+    let units = [("hour", 3_600_000), ("minute", 60_000)];
+    let unit = units.into_iter().find(|(_, unit)| milliseconds >= 2 * unit);
+    let (name, unit) = unit.unwrap_or(("second", 1_000));
+    count(milliseconds / unit, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_down_to_a_unit_that_fits() {
+        for (milliseconds, expected) in [
+            (0, "0 seconds"),
+            (1_999, "1 second"),
+            (119_999, "119 seconds"),
+            (120_000, "2 minutes"),
+            (7_199_999, "119 minutes"),
+            (7_200_000, "2 hours"),
+            (172_800_000, "48 hours"),
+        ] {
+            assert_eq!(rounded(milliseconds), expected);
+        }
+    }
+
+    #[test]
+    fn a_filter_names_its_kind() {
+        for bad in ["", "a", "name=x", "label", "label=", "label==x"] {
+            assert!(read_filter(bad).is_err(), "{bad}");
+        }
+        assert!(read_filter("label=a").is_ok() && read_filter("label=a=b").is_ok());
+    }
+}

@@ -296,7 +296,7 @@ pub struct EnvironmentFlags {
     /// Set a variable; without =VALUE its value is taken from your environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
-    /// Read NAME=VALUE lines; # starts a comment line, values are taken as they are
+    /// Read NAME=VALUE lines (# starts a comment line), or entries that end with a NUL as those of `env -0`
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
     /// Grant a secret as a variable; REF is env:VAR or file:PATH (one newline at its end is left out)

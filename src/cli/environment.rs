@@ -164,27 +164,36 @@ fn resolve_secret(
 /// Parses lines of `NAME=VALUE`. Skips empty lines, comments (`#`) and white space before the name. A
 /// value is the rest of the line, with quotes and without a final carriage return.
 ///
+/// In a file that ends with a NUL each entry does: values may have line breaks, and nothing is skipped.
+///
 /// # Errors
 /// The first invalid line, as `file` and line number.
 pub(crate) fn parse_env_file(
     file: &str,
     bytes: &[u8],
 ) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut entries = Vec::new();
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let visible = line.trim_ascii_start();
-        if visible.is_empty() || visible[0] == b'#' {
-            continue;
-        }
-        let (name, value) = split(OsStr::from_bytes(visible));
+    let mut push = |index: usize, entry: &[u8]| {
+        let (name, value) = split(OsStr::from_bytes(entry));
         let value = value.ok_or_else(|| EnvironmentError::Line {
             file: file.to_owned(),
             line: index + 1,
         })?;
         check(|| format!("{file}:{}", index + 1), name, value)?;
         entries.push((name.to_vec(), value.to_vec()));
+        Ok(())
+    };
+    if let Some(bytes) = bytes.strip_suffix(b"\0") {
+        let mut entries = bytes.split(|byte| *byte == 0).enumerate();
+        entries.try_for_each(|(index, entry)| push(index, entry))?;
+    } else {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let visible = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+            if !visible.is_empty() && visible[0] != b'#' {
+                push(index, visible)?;
+            }
+        }
     }
     Ok(entries)
 }
@@ -334,11 +343,19 @@ mod tests {
         ]
         .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
         assert_eq!(entries, expected);
+        let text = b"A=1\nB=2\r\n\0#C= x\0";
+        let entries = parse_env_file("f", text).expect("well formed");
+        let expected = [("A", "1\nB=2\r\n"), ("#C", " x")]
+            .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        assert_eq!(entries, expected);
         for (text, place) in [
             (&b"A=1\nB\n"[..], "f:2"),
             (b"\n\nexport A=1", "f:3"),
             (b"=1", "f:1"),
-            (b"A=1\nA=\0", "f:2"),
+            (b"A=1\nA=\0x", "f:2"),
+            (b"A=1\0\0", "f:2"),
+            (b"A=1\0B\0", "f:2"),
+            (b"#\0", "f:1"),
         ] {
             let error = parse_env_file("f", text).expect_err("malformed");
             assert!(error.to_string().starts_with(place), "{error}");

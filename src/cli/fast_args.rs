@@ -123,9 +123,10 @@ fn create(mut rest: &[OsString]) -> Option<Create> {
 }
 
 /// Flags of `run` that `sandbox exec` has, too.
-const OF_EXEC_IN: [&str; 14] = [
+const OF_EXEC_IN: [&str; 15] = [
     "-e",
     "--env",
+    "--env-file",
     "-i",
     "--interactive",
     "-t",
@@ -173,6 +174,7 @@ fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
         tty,
         detach,
         env: flags.environment.env,
+        env_file: flags.environment.env_file,
         timeout: None,
         json: None,
         workdir: flags.view.workdir,
@@ -466,6 +468,7 @@ mod tests {
         &["--detach"],
         &["-e", "A=b=c"],
         &["--env=A"],
+        &["--env-file", "/a/b"],
         &["-w", "/w"],
         &["--workdir=/w"],
         &["-q"],

@@ -40,22 +40,18 @@ impl Service {
             "base: [-m, 512m]\nshort: [--timeout, 1m]\n",
             0o644,
         );
-        // Free now; nobody else takes it in this moment.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        let listen = format!("127.0.0.1:{port}");
         let own = [
             "--api",
             "e2b",
             "--listen",
-            &listen,
+            "127.0.0.1:0",
             "--token-file",
             &key,
             "--templates",
             &templates,
         ];
         let server = Server::start(&host, &[&own, flags].concat());
+        let port = server.chosen_port();
         Self {
             api: Api { server, host },
             port,

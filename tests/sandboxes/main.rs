@@ -31,3 +31,6 @@ mod records;
 mod snapshots;
 mod terminal;
 mod timeouts;
+
+/// How the attempts of `escapes` become commands: `runner sandbox exec`.
+const COMMANDS_OF_ESCAPES: &str = "verbs";

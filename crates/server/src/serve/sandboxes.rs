@@ -106,12 +106,12 @@ impl Server {
             .as_ref()
             .map(|name| self.templates.get(name));
         match (access, template) {
-            (Access::Templates, None) => Err(ApiError::forbidden(
+            (Access::Templates | Access::E2b, None) => Err(ApiError::forbidden(
                 "template_needed",
                 "a client of --listen names a template",
             )
             .with_hint(known())),
-            (Access::Templates, Some(_)) if !wanted.flags.is_empty() => {
+            (Access::Templates | Access::E2b, Some(_)) if !wanted.flags.is_empty() => {
                 let shown = shown.unwrap_or_default();
                 let message = format!(
                     "the template `{shown}` decides all flags: `flags` is for the unix socket"
@@ -212,7 +212,7 @@ pub(super) async fn make(
     let name = match (&wanted.name, access) {
         (Some(name), _) => Some(access.sandbox(name)?),
         (None, Access::Owner) => None,
-        (None, Access::Templates) => Some(access.sandbox(&random_name()?)?),
+        (None, Access::Templates | Access::E2b) => Some(access.sandbox(&random_name()?)?),
     };
     let flags = server.flags_for(access, wanted)?;
     let mut command = words([verb]);

@@ -18,6 +18,7 @@ use super::{Calls, ENVD_VERSION, Service, record};
 use crate::serve::access::{Access, Token};
 use crate::serve::body;
 use crate::serve::error::ApiError;
+use crate::serve::exec::check_variables;
 use crate::serve::query::Query;
 use crate::serve::sandboxes::{Times, make, random_name};
 use crate::serve::server::finish_in_place;
@@ -78,7 +79,7 @@ impl NewSandbox {
         ];
         match asked.iter().find(|(is_asked, _)| *is_asked) {
             Some((_, what)) => Err(unsupported(&format!("not supported: {what}"))),
-            None => super::start::check_variables(&self.env_vars),
+            None => check_variables(&self.env_vars),
         }
     }
 }
@@ -178,17 +179,9 @@ pub(super) async fn create(
     };
     // A client that goes meanwhile must not leave a sandbox that nobody knows.
     let making = async move {
-        let sandbox = make(
-            &calls.server,
-            Access::Templates,
-            &document,
-            "create",
-            None,
-            times,
-        )
-        .await?;
+        let sandbox = make(&calls.server, Access::E2b, &document, "create", None, times).await?;
         let record = Record::new(Created {
-            name: Access::Templates.sandbox(&sandbox.name)?,
+            name: Access::E2b.sandbox(&sandbox.name)?,
             id: sandbox.name,
             template: wanted.template,
             metadata: wanted.metadata,

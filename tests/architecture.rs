@@ -36,7 +36,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("bundler", &["spec", "sys", "archive", "reader", "sources"]),
     ("sandbox", &["spec", "filter", "sys", "egress"]),
-    ("server", &["spec"]),
+    ("server", &["spec", "sys"]),
 ];
 
 /// Each module of the program and the modules that it may refer to.

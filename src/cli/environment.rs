@@ -365,11 +365,18 @@ mod tests {
         ]
         .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
         assert_eq!(entries, expected);
+        let text = b"A=1\nB=2\r\n\0#C= x\0";
+        let entries = parse_env_file("f", text).expect("well formed");
+        let expected = [("A", "1\nB=2\r\n"), ("#C", " x")]
+            .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        assert_eq!(entries, expected);
         for (text, place) in [
             (&b"A=1\nB\n"[..], "f:2"),
             (b"\n\nexport A=1", "f:3"),
             (b"=1", "f:1"),
             (b"A=1\nA=\0x", "f:2"),
+            (b"A=1\0B\0", "f:2"),
+            (b"#\0", "f:1"),
         ] {
             let error = parse_env_file("f", text).expect_err("malformed");
             assert!(error.to_string().starts_with(place), "{error}");

@@ -125,9 +125,10 @@ fn create(mut rest: &[OsString]) -> Option<Create> {
 }
 
 /// Flags of `run` that `sandbox exec` has, too.
-const OF_EXEC_IN: [&str; 14] = [
+const OF_EXEC_IN: [&str; 15] = [
     "-e",
     "--env",
+    "--env-file",
     "-i",
     "--interactive",
     "-t",
@@ -175,6 +176,7 @@ fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
         tty,
         detach,
         env: flags.environment.env,
+        env_file: flags.environment.env_file,
         timeout: None,
         json: None,
         workdir: flags.view.workdir,
@@ -468,6 +470,7 @@ mod tests {
         &["--detach"],
         &["-e", "A=b=c"],
         &["--env=A"],
+        &["--env-file", "/a/b"],
         &["-w", "/w"],
         &["--workdir=/w"],
         &["-q"],

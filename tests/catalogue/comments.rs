@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 85),
-    ('B', 72),
+    ('A', 88),
+    ('B', 75),
     ('C', 43),
     ('D', 29),
     ('E', 36),

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::api::serve;
+use crate::api::{is_on_a_command_line, serve};
 use crate::host::{Host, said};
 use crate::service::{Access, KEY, Service, frame, messages};
 use support::invariants::eventually;
+use support::random;
 
 fn start(command: &str) -> Vec<u8> {
     let process = json!({"cmd": "/bin/sh", "args": ["-c", command]});
@@ -91,13 +92,13 @@ fn a_sandbox_is_used_with_its_own_token_alone() {
     }
     // Sandboxes of others are not found, by whatever name.
     service.api.host.create("own", &[]);
-    service.api.host.create("tcp.named", &[]);
+    service.api.host.create("e2b.named", &[]);
     let missing = [
         "own",
         "named",
-        "tcp.named",
+        "e2b.named",
         "..",
-        &format!("tcp.{}", one.id),
+        &format!("e2b.{}", one.id),
     ];
     for id in missing {
         // Nobody is told which sandboxes there are.
@@ -108,7 +109,7 @@ fn a_sandbox_is_used_with_its_own_token_alone() {
     service
         .call(&[], "/files?path=/etc/passwd", None)
         .expect(400);
-    for id in ["own", "named", "tcp.named", "-f", "%2e%2e", "a%20b"] {
+    for id in ["own", "named", "e2b.named", "-f", "%2e%2e", "a%20b"] {
         for path in ["", "/pause", "/connect", "/timeout"] {
             let (method, document) = match path {
                 "" => ("DELETE", None),
@@ -265,6 +266,43 @@ fn words_of_a_client_are_no_flags_of_runner() {
         .control("POST", "/sandboxes", Some(&times(61)))
         .expect(400);
     assert_eq!(service.api.host.list().len(), 1);
+}
+
+/// Variables of a sandbox and of a command, of which those of the command count.
+#[test]
+fn no_process_of_the_host_has_a_variable_among_its_words() {
+    let service = Service::new();
+    let (first, second) = (random(), random());
+    let document = json!({
+        "templateID": "base",
+        "envVars": {"FIRST": first, "SECOND": "replaced", "RUNNER_OPT_TIMEOUT": "1ms"},
+    });
+    let made = service.control("POST", "/v2/sandboxes", Some(&document));
+    let made = made.expect(201).json();
+    let text = |name: &str| made[name].as_str().expect("text").to_owned();
+    let access = Access {
+        id: text("sandboxID"),
+        token: text("envdAccessToken"),
+    };
+    let waits = "until test -e /tmp/go; do sleep 0.02; done; echo $FIRST-$SECOND > /tmp/done";
+    let process = json!({"cmd": "/bin/sh", "args": ["-c", waits], "envs": {"SECOND": second, "PATH": "/bin"}});
+    let request = frame(&json!({"process": process, "stdin": false}));
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(|| service.stream(&access, "Start", &request).expect(200));
+        eventually("it runs", || {
+            service.api.host.list()[0]["commands"]
+                .as_array()
+                .is_some_and(|list| list.len() == 1)
+        });
+        let is_seen = [&first, &second].map(|value| is_on_a_command_line(value));
+        service
+            .stream(&access, "Start", &start(": > /tmp/go"))
+            .expect(200);
+        let found = messages(&runs.join().expect("answered").body);
+        assert_eq!(is_seen, [false, false], "{found:?}");
+    });
+    let done = service.envd(&access, &[], "/files?path=/tmp/done", None);
+    assert_eq!(done.expect(200).text(), format!("{first}-{second}\n"));
 }
 
 ///

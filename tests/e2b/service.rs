@@ -1,6 +1,5 @@
 //! A server of the test's own.
 
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -13,6 +12,9 @@ use support::invariants::eventually;
 use support::packages::tool;
 
 pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
+
+/// A port that the kernel chooses.
+const CHOSEN: &str = "127.0.0.1:0";
 
 pub struct Service {
     pub api: Api,
@@ -44,23 +46,19 @@ impl Service {
             "base: [-m, 512m]\nshort: [--timeout, 1m]\n",
             0o644,
         );
-        // Free now; nobody else takes it in this moment.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        let listen = format!("127.0.0.1:{port}");
         let own = [
             "--api",
             "e2b",
             "--listen",
-            &listen,
+            CHOSEN,
             "--token-file",
             &key,
             "--templates",
             &templates,
         ];
         let flags = [&own, flags].concat();
-        let server = start(&host, &flags, port);
+        let server = Server::start(&host, &flags);
+        let port = server.chosen_port();
         Self {
             api: Api { server, host },
             port,
@@ -68,12 +66,15 @@ impl Service {
         }
     }
 
-    /// Kills the server, and starts another one.
+    /// Kills the server, and starts another one on its port.
     pub fn restart(&mut self) {
         self.api.server.signal(Signal::KILL);
         self.api.server.child.wait().expect("ended");
-        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        self.api.server = start(&self.api.host, &flags, self.port);
+        let listen = format!("127.0.0.1:{}", self.port);
+        let flags = self.flags.iter().map(String::as_str);
+        let flags = flags.map(|word| if word == CHOSEN { &listen } else { word });
+        self.api.server = Server::start(&self.api.host, &flags.collect::<Vec<_>>());
+        self.api.server.chosen_port();
     }
 
     pub fn url(&self) -> String {
@@ -162,15 +163,6 @@ impl Service {
             Some(request),
         )
     }
-}
-
-/// Starts a server, and waits until it listens on its port, too.
-fn start(host: &Host, flags: &[&str], port: u16) -> Server {
-    let server = Server::start(host, flags);
-    eventually("the server listens on its port", || {
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    server
 }
 
 /// One message of a stream.

@@ -20,3 +20,4 @@ mod harness;
 mod in_a_row;
 mod killed;
 mod sandboxes;
+mod served;

@@ -14,9 +14,9 @@ use support::{is_root, random, runner};
 const LANES: usize = 2;
 /// Most memory of an idle sandbox (PSS of supervisor and init), in KiB. With the program that is not
 /// optimised; docs/performance.md has the figures of the other.
-const IDLE_KIB_MAX: u64 = 8 << 10;
+pub const IDLE_KIB_MAX: u64 = 8 << 10;
 /// How much a supervisor may grow over its commands, in KiB: the allocator keeps its memory.
-const GROWTH_KIB_MAX: u64 = 128;
+pub const GROWTH_KIB_MAX: u64 = 128;
 
 struct Host<'place>(&'place Place);
 
@@ -70,7 +70,7 @@ impl Host<'_> {
 }
 
 /// Calls `act` with each number below `count`, in a few threads.
-fn in_lanes(count: usize, act: impl Fn(usize) + Sync) {
+pub fn in_lanes(count: usize, act: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..LANES {
@@ -86,7 +86,7 @@ fn in_lanes(count: usize, act: impl Fn(usize) + Sync) {
     });
 }
 
-fn names(count: usize) -> Vec<String> {
+pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("s{number}")).collect()
 }
 
@@ -126,7 +126,7 @@ fn many_at_once(place: &Place) {
         ];
         host.expect(&words);
     });
-    let kib = pss_kib() / u64::try_from(count).expect("small");
+    let kib = pss_kib(&children()) / u64::try_from(count).expect("small");
     host.remove(&names);
     let leaks = before.leaks(place);
     println!(
@@ -137,20 +137,29 @@ fn many_at_once(place: &Place) {
     assert!(kib <= IDLE_KIB_MAX, "{kib} KiB for each sandbox");
 }
 
-/// Of the supervisors, and of the inits if they can be read.
-fn pss_kib() -> u64 {
-    let supervisors = children();
-    let pss = |pid: &i32| kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:");
-    let own: u64 = supervisors.iter().map(pss).sum();
-    // An init is not dumpable: proc shows its memory to root alone.
-    let inits = supervisors.iter().filter(|_| is_root()).flat_map(|pid| {
-        let inits = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let inits = inits.expect("readable");
-        let pids = inits.split_whitespace();
+/// The first process in the sandbox of each supervisor.
+pub fn inits(supervisors: &[i32]) -> Vec<i32> {
+    let children = supervisors.iter().flat_map(|pid| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let pids = children.expect("readable");
+        let pids = pids.split_whitespace();
         pids.map(|pid| pid.parse::<i32>().expect("a pid"))
             .collect::<Vec<_>>()
     });
-    own + inits.map(|pid| pss(&pid)).sum::<u64>()
+    children.collect()
+}
+
+/// Of the supervisors, and of the inits if they can be read.
+pub fn pss_kib(supervisors: &[i32]) -> u64 {
+    let pss = |pid: &i32| kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:");
+    let own: u64 = supervisors.iter().map(pss).sum();
+    // An init is not dumpable: proc shows its memory to root alone.
+    let inits = if is_root() {
+        inits(supervisors)
+    } else {
+        Vec::new()
+    };
+    own + inits.iter().map(pss).sum::<u64>()
 }
 
 /// E-32.

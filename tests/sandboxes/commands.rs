@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::host::{Host, said};
+use crate::host::{Host, RIGHTS, said};
 use support::invariants::eventually;
 
 #[test]
@@ -240,33 +240,7 @@ fn a_later_command_has_the_rights_of_the_command_of_a_run() {
     let host = Host::new();
     host.create("one", &[]);
     assert_eq!(host.shell("one", "true").code, 0);
-    let text = "grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Shd|SigIgn|SigBlk)' /proc/self/status
-        cat /proc/self/limits /proc/self/cgroup; ls /proc/self/fd; umask; cat /proc/self/mountinfo \
-        | sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ shared:[0-9]*//; s/[ug]id=[0-9]*//g; s/size=[0-9]*k*//; s/nr_inodes=[0-9]*//'; env | sort";
-    let of_run = host.say(&["run", "--timeout", "none", "--", "sh", "-c", text]);
-    assert_eq!(of_run.code, 0, "{of_run:?}");
-    // Where no group counts memory, the largest file follows what the host has free at the start.
-    let differ_always = ["RUN_ID=", "Max file size "];
-    let kept = |text: &str| -> Vec<String> {
-        let lines = text.lines();
-        lines
-            .filter(|line| {
-                !differ_always
-                    .iter()
-                    .any(|differing| line.contains(differing))
-            })
-            .map(str::to_owned)
-            .collect()
-    };
-    let later = host.shell("one", text);
-    let (later, of_run) = (kept(&later.stdout), kept(&of_run.stdout));
-    assert_eq!(later.len(), of_run.len(), "{later:#?}\n{of_run:#?}");
-    let differing: Vec<_> = later
-        .iter()
-        .zip(&of_run)
-        .filter(|(one, other)| one != other)
-        .collect();
-    assert!(differing.is_empty(), "{differing:#?}");
+    host.assert_rights_of_a_run(&host.shell("one", RIGHTS).stdout);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The escape attempts of `tests/escapes`, each as a later command of a sandbox that stays.
+//! The escape attempts of `tests/escapes`, each as a later command of a sandbox that stays. The program of
+//! the test says how it starts commands.
 
 use support::Case;
 
@@ -37,5 +38,5 @@ const SHARES_DOMAIN_OF_INIT: bool = true;
 /// Runs the case as a later command.
 fn surround(case: &mut Case<'_>) {
     let script = include_str!("../bodies/sandboxes/later.py");
-    case.behind(&["/usr/bin/python3", "-c", script]);
+    case.behind(&["/usr/bin/python3", "-c", script, super::COMMANDS_OF_ESCAPES]);
 }

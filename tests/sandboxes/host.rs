@@ -21,6 +21,11 @@ pub struct Said {
     pub stderr: String,
 }
 
+/// Prints the rights and surroundings of a command.
+pub const RIGHTS: &str = "grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Shd|SigIgn|SigBlk)' /proc/self/status
+    cat /proc/self/limits /proc/self/cgroup; ls /proc/self/fd; umask; cat /proc/self/mountinfo \
+    | sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ shared:[0-9]*//; s/[ug]id=[0-9]*//g; s/size=[0-9]*k*//; s/nr_inodes=[0-9]*//'; env | sort";
+
 impl Host {
     pub fn new() -> Self {
         let ground = Ground::new();
@@ -122,6 +127,34 @@ impl Host {
             (!name.starts_with('.')).then_some(name)
         });
         names.collect()
+    }
+
+    /// Asserts that a command which printed this for [`RIGHTS`] has those of the command of a run.
+    #[track_caller]
+    pub fn assert_rights_of_a_run(&self, printed: &str) {
+        let of_run = self.say(&["run", "--timeout", "none", "--", "sh", "-c", RIGHTS]);
+        assert_eq!(of_run.code, 0, "{of_run:?}");
+        // Where no group counts memory, the largest file follows what the host has free at the start.
+        let differ_always = ["RUN_ID=", "Max file size "];
+        let kept = |text: &str| -> Vec<String> {
+            let lines = text.lines();
+            lines
+                .filter(|line| {
+                    !differ_always
+                        .iter()
+                        .any(|differing| line.contains(differing))
+                })
+                .map(str::to_owned)
+                .collect()
+        };
+        let (later, of_run) = (kept(printed), kept(&of_run.stdout));
+        assert_eq!(later.len(), of_run.len(), "{later:#?}\n{of_run:#?}");
+        let differing: Vec<_> = later
+            .iter()
+            .zip(&of_run)
+            .filter(|(one, other)| one != other)
+            .collect();
+        assert!(differing.is_empty(), "{differing:#?}");
     }
 
     /// Asserts that no sandbox left anything.

@@ -33,3 +33,6 @@ mod snapshots;
 mod terminal;
 mod timeouts;
 mod update;
+
+/// How the attempts of `escapes` become commands: `runner sandbox exec`.
+const COMMANDS_OF_ESCAPES: &str = "verbs";

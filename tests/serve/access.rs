@@ -10,7 +10,7 @@ use crate::host::{Host, said};
 use support::invariants::eventually;
 use support::{is_root, needs_root};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const TEMPLATES: &str =
     "small: [-m, 128m]\nbroken: [--bogus]\ntimed: [--timeout, 10m, --label, of=template]\n";
 const RUN_TEMPLATES: &str = "short: [--timeout, 30s]\nbroken: [--bogus]\n";
@@ -18,7 +18,7 @@ const RUN_TEMPLATES: &str = "short: [--timeout, 30s]\nbroken: [--bogus]\n";
 /// A server that listens on the loopback interface, too.
 pub struct Tcp {
     pub api: Api,
-    port: u16,
+    pub port: u16,
 }
 
 impl Tcp {
@@ -30,17 +30,10 @@ impl Tcp {
         std::fs::set_permissions(&templates, PermissionsExt::from_mode(0o644)).expect("set");
         let run_templates = host.ground.write("runs.yaml", RUN_TEMPLATES);
         std::fs::set_permissions(&run_templates, PermissionsExt::from_mode(0o644)).expect("set");
-        // Free now; nobody else takes it in this moment.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .expect("bound")
-            .local_addr()
-            .expect("an address")
-            .port();
         let plain = |path: &std::path::Path| path.to_str().expect("a plain path").to_owned();
-        let listen = format!("127.0.0.1:{port}");
         let flags = [
             "--listen",
-            &listen,
+            "127.0.0.1:0",
             "--token-file",
             &plain(&token),
             "--templates",
@@ -49,13 +42,14 @@ impl Tcp {
             &plain(&run_templates),
         ];
         let server = Server::start(&host, &flags);
+        let port = server.chosen_port();
         Self {
             api: Api { server, host },
             port,
         }
     }
 
-    fn call(&self, words: &[&str], path: &str) -> Reply {
+    pub fn call(&self, words: &[&str], path: &str) -> Reply {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         reply(curl(&[words, &[&url]].concat()), None)
     }
@@ -65,7 +59,7 @@ impl Tcp {
         self.call(&[words, &["-H", &bearer]].concat(), path)
     }
 
-    fn create(&self, document: &Value) -> Reply {
+    pub fn create(&self, document: &Value) -> Reply {
         self.with_token(&["-d", &document.to_string()], "/v1/sandboxes")
     }
 }
@@ -275,32 +269,26 @@ fn another_user_gets_nothing_from_the_socket() {
     for (path, mode) in [(api.host.ground.path(""), 0o755), (socket.clone(), 0o666)] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("set");
     }
-    let output = Command::new("setpriv")
-        .args([
-            "--reuid",
-            "40151",
-            "--regid",
-            "40151",
-            "--clear-groups",
-            "curl",
-            "-q",
-            "-sS",
-            "-i",
-            "--unix-socket",
-        ])
-        .arg(socket)
-        .arg("http://runner/v1/sandboxes")
-        .output()
-        .expect("started");
-    assert!(
-        !output.status.success() && output.stdout.is_empty(),
-        "{output:?}"
-    );
+    // Neither an unknown user, nor that of bodies or nobody, nor with the group of the server.
+    for (uid, gid) in [("40151", "40151"), ("1000", "1000"), ("65534", "0")] {
+        let ids = ["--reuid", uid, "--regid", gid, "--clear-groups"];
+        let output = Command::new("setpriv")
+            .args(ids)
+            .args(["curl", "-q", "-sS", "-i", "--unix-socket"])
+            .arg(socket)
+            .arg("http://runner/v1/sandboxes")
+            .output()
+            .expect("started");
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{ids:?}: {output:?}"
+        );
+    }
     api.get("/v1/sandboxes").expect(200);
     assert!(
         api.get("/metrics")
             .text()
-            .contains("runner_serve_refused_total{why=\"peer\"} 1\n")
+            .contains("runner_serve_refused_total{why=\"peer\"} 3\n")
     );
 }
 

@@ -70,13 +70,31 @@ impl Server {
         kill_process(self.pid(), signal).expect("sent");
     }
 
+    /// The port on the loopback interface that it has chosen for `--listen 127.0.0.1:0`.
+    pub fn chosen_port(&self) -> u16 {
+        let port = || -> Option<u16> {
+            let said = std::fs::read_to_string(log(&self.socket)).expect("readable");
+            let mut lines = said.lines();
+            let (_, port) = lines.find_map(|line| line.split_once(" and http://127.0.0.1:"))?;
+            port.parse().ok()
+        };
+        eventually("the server says where it listens", || port().is_some());
+        port().expect("a port")
+    }
+
     /// Starts a server for `host`, and waits until it listens.
     pub fn start(host: &Host, flags: &[&str]) -> Self {
-        let socket = host.ground.path("api.sock");
+        Self::start_at(host, "api", flags)
+    }
+
+    /// As [`Server::start`], with this name of the socket.
+    pub fn start_at(host: &Host, name: &str, flags: &[&str]) -> Self {
+        let socket = host.ground.path(&format!("{name}.sock"));
         let path = socket.to_str().expect("a plain path").to_owned();
+        let log = std::fs::File::create(log(&socket)).expect("made");
         let child = serve(host, &[&["--socket", &path], flags].concat())
             .process_group(0)
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("started");
         let runtime = host.runtime_directory();
@@ -94,6 +112,11 @@ impl Server {
         );
         server
     }
+}
+
+/// What it writes to standard error.
+fn log(socket: &Path) -> PathBuf {
+    socket.with_extension("log")
 }
 
 impl Drop for Server {
@@ -267,6 +290,16 @@ pub fn processes(runtime: &Path, text: &str) -> Vec<Pid> {
         .filter(|pid| has(*pid, "cmdline", text) && has(*pid, "environ", &directory))
         .filter(|pid| session(*pid).is_some_and(|session| session != pid.as_raw_pid()))
         .collect()
+}
+
+/// Whether a process of the host has this text among its words, which every user can read.
+pub fn is_on_a_command_line(text: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("proc");
+    processes.filter_map(Result::ok).any(|process| {
+        // It may have ended.
+        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains(text)
+    })
 }
 
 /// The session of a process by proc_pid_stat(5): 0 where its leader is outside of this pid namespace, which

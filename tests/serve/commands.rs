@@ -3,10 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::api::{Api, processes, url};
+use crate::api::{Api, is_on_a_command_line, processes, url};
+use crate::host::RIGHTS;
 use support::invariants::eventually;
+use support::random;
 
 const COMMANDS: &str = "/v1/sandboxes/one/commands";
 
@@ -88,6 +91,17 @@ fn a_command_answers_with_its_exit_code_and_both_streams() {
     assert_eq!(long["exit_code"], 0, "it was not ended by a closed pipe");
 }
 
+/// B-75: besides each attempt of `escapes`, which this program makes again.
+#[test]
+fn a_command_of_a_client_has_the_rights_of_the_command_of_a_run() {
+    let api = one();
+    api.shell("true");
+    let document = json!({ "argv": ["sh", "-c", RIGHTS], "max_output_bytes": 8 << 20 });
+    let done = api.post(COMMANDS, &document).expect(200).json();
+    api.host
+        .assert_rights_of_a_run(done["stdout"]["text"].as_str().expect("text"));
+}
+
 /// A-74: Codes of `runner sandbox exec` for itself are no codes of the command, whatever it writes.
 #[test]
 fn a_command_cannot_pretend_that_it_was_not_started() {
@@ -145,6 +159,121 @@ fn a_command_cannot_pretend_that_it_was_not_started() {
             .code(),
         "no_sandbox"
     );
+}
+
+/// A-86: Also not for one with the same words that was.
+#[test]
+fn a_command_that_was_not_started_is_not_taken_for_one_with_the_same_words() {
+    let api = one();
+    let same = json!({ "argv": ["/tmp/x"] });
+    for _ in 0..2 {
+        let missing = api.post(COMMANDS, &same).expect(422);
+        assert_eq!(missing.code(), "program_not_found");
+        api.shell("printf '#!/bin/sh\\nexit 127\\n' > /tmp/x; chmod +x /tmp/x");
+        let done = api.post(COMMANDS, &same).expect(200).json();
+        assert_eq!(done["exit_code"], 127, "{done}");
+        api.shell("printf '#!/bin/sh\\nexit 126\\n' > /tmp/x");
+        let done = api.post(COMMANDS, &same).expect(200).json();
+        assert_eq!(done["exit_code"], 126, "{done}");
+        api.shell("chmod -x /tmp/x");
+        let refused = api.post(COMMANDS, &same).expect(422);
+        assert_eq!(refused.code(), "program_not_executable");
+        api.shell("rm /tmp/x");
+    }
+}
+
+/// A-86: They may be secrets.
+#[test]
+fn no_process_of_the_host_has_a_variable_of_a_command_among_its_words() {
+    let api = one();
+    let canary = random();
+    let text = "until test -e /tmp/go; do sleep 0.02; done; echo $CANARY";
+    let document = |background: bool| json!({ "argv": ["sh", "-c", text], "env": { "CANARY": canary }, "background": background });
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| api.post(COMMANDS, &document(false)).expect(200).json());
+        eventually("it runs", || {
+            api.host.list()[0]["commands"]
+                .as_array()
+                .is_some_and(|list| list.len() == 1)
+        });
+        let is_seen = is_on_a_command_line(&canary);
+        api.shell(": > /tmp/go");
+        let done = waits.join().expect("answered");
+        assert!(!is_seen);
+        assert_eq!(done["stdout"]["text"], format!("{canary}\n"));
+        // A command in the background that its supervisor does not start yet.
+        let supervisor = api.host.supervisor();
+        rustix::process::kill_process(supervisor, Signal::STOP).expect("stopped");
+        let waits = scope.spawn(|| api.post(COMMANDS, &document(true)).expect(201).json());
+        let runtime = api.host.runtime_directory();
+        eventually("it waits", || {
+            !processes(&runtime, "\0exec\0-d\0").is_empty()
+        });
+        let is_seen = is_on_a_command_line(&canary);
+        rustix::process::kill_process(supervisor, Signal::CONT).expect("continued");
+        let id = waits.join().expect("answered")["id"].clone();
+        eventually("it has the variable", || {
+            let logs = api.get(&format!("{COMMANDS}/{id}/logs")).json();
+            logs["stdout"]["text"] == format!("{canary}\n")
+        });
+        assert!(!is_seen);
+    });
+}
+
+/// A-86: They are for the command, and change nothing that `runner` does.
+#[test]
+fn variables_with_any_name_and_value_reach_the_command_and_nothing_else() {
+    let api = one();
+    let env = json!({
+        "PATH": "/nowhere",
+        "HOME": "/nowhere",
+        "TMPDIR": "/nowhere",
+        "GCONV_PATH": "/nowhere",
+        "RUNNER_OPT_TIMEOUT": "1ms",
+        "RUNNER_OPT_JSON": "-",
+        "RUNNER_OPT_RUNTIME_DIRECTORY": "/nowhere",
+        "--env-file": "/etc/passwd",
+        "#A": "b",
+        "BASH_FUNC_x%%": "() { :; }",
+        "LINES": "a\nFORGED=1\r\n\n# b",
+        "QUOTES": " '\"$HOME\\ ",
+        "EMPTY": "",
+        "\u{e4}": "\u{20ac}",
+    });
+    let document = json!({ "argv": ["/usr/bin/env", "-0"], "env": env });
+    let done = api.post(COMMANDS, &document).expect(200).json();
+    let found = done["stdout"]["text"].as_str().expect("text");
+    let found: Vec<&str> = found.split_terminator('\0').collect();
+    for (name, value) in env.as_object().expect("an object") {
+        let entry = format!("{name}={}", value.as_str().expect("text"));
+        assert!(found.contains(&&*entry), "{entry:?}: {found:?}");
+    }
+    assert!(
+        !found.iter().any(|entry| entry.starts_with("FORGED=")),
+        "{found:?}"
+    );
+    // More than a pipe has room for.
+    let many: serde_json::Map<String, Value> = (0..20)
+        .map(|number| (format!("V{number}"), json!("x".repeat(40_000))))
+        .collect();
+    let document = json!({ "argv": ["sh", "-c", "echo ${#V19}"], "env": many });
+    let done = api.post(COMMANDS, &document).expect(200).json();
+    assert_eq!(done["stdout"]["text"], "40000\n");
+    for (name, value, code) in [
+        ("A\0B", "x".to_owned(), "variable"),
+        ("A", "x\0LD_PRELOAD=y".to_owned(), "variable"),
+        ("", "x".to_owned(), "variable"),
+        ("A=B", "x".to_owned(), "variable"),
+        ("A B", "x".to_owned(), "env_invalid"),
+        ("A", "x".repeat(200_000), "env_invalid"),
+    ] {
+        for background in [false, true] {
+            let document =
+                json!({ "argv": ["true"], "env": { name: value }, "background": background });
+            let refused = api.post(COMMANDS, &document).expect(400);
+            assert_eq!(refused.code(), code, "{name:?}");
+        }
+    }
 }
 
 #[test]

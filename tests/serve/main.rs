@@ -8,6 +8,15 @@
     reason = "a test says what went wrong by ending"
 )]
 
+#[path = "../../crates/sandbox/tests/filter/policies.rs"]
+#[expect(dead_code, reason = "what the tests of the filter need alone")]
+mod policies;
+#[path = "../../crates/sandbox/tests/filter/vectors.rs"]
+#[expect(dead_code, reason = "what the tests of the filter need alone")]
+mod vectors;
+
+#[path = "../sandboxes/escapes.rs"]
+mod escapes;
 #[path = "../sandboxes/host.rs"]
 #[expect(dead_code, reason = "what the tests of sandboxes need alone")]
 mod host;
@@ -18,9 +27,13 @@ mod commands;
 mod document;
 mod documentation;
 mod files;
+mod hostile;
 mod killed;
 mod limits;
 mod runs;
 mod runs_hostile;
 mod sandboxes;
 mod systemd;
+
+/// How the attempts of `escapes` become commands: through the API of a server of their own.
+const COMMANDS_OF_ESCAPES: &str = "api";

@@ -1,9 +1,11 @@
 //! Inherited descriptors.
 
 use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 use super::process::last_errno;
 
@@ -16,6 +18,13 @@ pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Lets the child that `command` starts inherit this descriptor, with the number that it has here. It stays
+/// close-on-exec here, so that no child of another thread inherits it. Closed with `command`.
+pub fn inherit(command: &mut Command, fd: OwnedFd) {
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(move || Ok(rustix::io::fcntl_setfd(&fd, FdFlags::empty())?)) };
 }
 
 /// Opens /dev/null in place of each standard descriptor that is closed: a file that is opened later
@@ -39,6 +48,21 @@ pub fn open_closed_standard_descriptors() -> Result<(), Errno> {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn a_child_inherits_the_descriptor_that_it_is_given_alone() {
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").expect("opened"));
+        let (inherited, other) = (open(), open());
+        let numbers = [inherited.as_raw_fd(), other.as_raw_fd()];
+        let text = "for fd; do test -e /proc/self/fd/$fd && echo $fd; done; true";
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", text, "sh"]);
+        command.args(numbers.map(|number| number.to_string()));
+        inherit(&mut command, inherited);
+        let output = command.output().expect("started");
+        let expected = format!("{}\n", numbers[0]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
 
     #[test]
     fn a_descriptor_that_is_not_open_is_an_error() {

@@ -52,6 +52,9 @@ pub struct ExecIn {
     /// Set a variable; without =VALUE its value is taken from your environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
+    /// Read NAME=VALUE lines, or entries that end with a NUL as those of `env -0`
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
     /// End the command after this time, with exit code 124
     #[arg(long, value_name = "DURATION", value_parser = read_time)]
     pub timeout: Option<Duration>,
@@ -81,6 +84,7 @@ pub(super) fn run(
     let name = parse_name(&exec.sandbox)?;
     let variables = EnvironmentFlags {
         env: exec.env.clone(),
+        env_file: exec.env_file.clone(),
         ..EnvironmentFlags::default()
     };
     let terminal = exec.tty.then(terminal_size);

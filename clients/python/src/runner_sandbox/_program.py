@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
@@ -32,6 +33,14 @@ _REFUSAL = re.compile(
 _CHUNK = 1 << 16
 # How long a command may take to end after each request.
 _GRACE_S = 2.0
+
+
+stop_channel: ContextVar[Optional[socket.socket]] = ContextVar("stop_channel", default=None)
+"""A socket that becomes readable when the call of this thread shall end; `runner_sandbox.aio` sets it."""
+
+
+class Stopped(Exception):
+    """The call was ended through `stop_channel`."""
 
 
 @dataclass
@@ -195,6 +204,7 @@ def _pump(
     deadline = None if timeout is None else time.monotonic() + timeout
     outputs = [Output(limit, bytearray()), Output(limit, bytearray()), Output(None, bytearray())]
     waiting = memoryview(stdin or b"")
+    stop = stop_channel.get()
     with selectors.DefaultSelector() as selector:
         for output, pipe in zip(outputs, (process.stdout, process.stderr, document)):
             if pipe is not None:
@@ -202,11 +212,17 @@ def _pump(
         if process.stdin is not None:
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE, None)
-        while selector.get_map():
+        if stop is not None:
+            selector.register(stop, selectors.EVENT_READ, stop)
+        while len(selector.get_map()) > (stop is not None):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"runner has not ended within {timeout} s")
             for key, _events in selector.select(left):
+                if key.data is stop and stop is not None:
+                    # Calls that clean up go on.
+                    stop.recv(1)
+                    raise Stopped("the task that waited for this call was cancelled")
                 if key.data is None:
                     waiting = waiting[_write(key.fd, waiting) :]
                     is_done = not waiting

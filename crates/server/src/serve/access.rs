@@ -4,7 +4,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use axum::http::{HeaderMap, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri, header};
 use rustix::fs::OFlags;
 use subtle::ConstantTimeEq as _;
 use tokio::net::unix::UCred;
@@ -22,13 +23,21 @@ pub(super) enum Access {
     Owner,
     /// To create sandboxes of templates, and to use those: a client with the token.
     Templates,
+    /// As [`Self::Templates`], for clients of E2B: another server of this user may have clients of either kind.
+    E2b,
 }
 
-/// The beginning of the names of sandboxes that clients with the token created. They see and use no
-/// others, and do not see it.
-const PREFIX: &str = "tcp.";
-
 impl Access {
+    /// The beginning of the names of sandboxes that such clients created. They see and use no others, and do
+    /// not see it.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Owner => "",
+            Self::Templates => "tcp.",
+            Self::E2b => "e2b.",
+        }
+    }
+
     /// The sandbox that a client calls `name`.
     ///
     /// # Errors
@@ -38,18 +47,15 @@ impl Access {
             ApiError::bad_request("sandbox_name", error.to_string())
         };
         let named = SandboxName::parse(name).map_err(refused)?;
-        match self {
-            Self::Owner => Ok(named),
-            Self::Templates => SandboxName::parse(&format!("{PREFIX}{named}")).map_err(refused),
+        match self.prefix() {
+            "" => Ok(named),
+            prefix => SandboxName::parse(&format!("{prefix}{named}")).map_err(refused),
         }
     }
 
     /// What a client calls the sandbox `name`; `None` if it is not one of its sandboxes.
     pub(super) fn shown(self, name: &str) -> Option<&str> {
-        match self {
-            Self::Owner => Some(name),
-            Self::Templates => name.strip_prefix(PREFIX),
-        }
+        name.strip_prefix(self.prefix())
     }
 }
 
@@ -148,12 +154,16 @@ impl Token {
 ///
 /// # Errors
 /// 403.
-pub(super) fn check_host(headers: &HeaderMap, port: u16) -> Result<(), ApiError> {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let is_one = headers.get_all(header::HOST).iter().count() == 1;
-    match is_one && host.is_some_and(|host| is_loopback_name(host, port)) {
+pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), ApiError> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let is_own = |host: &str| is_loopback_name(host, port);
+    let is_meant = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().is_ok_and(is_own),
+        _ => false,
+    };
+    // A request to a proxy names its host in the first line, too.
+    let authority = uri.authority().map(Authority::as_str);
+    match is_meant && authority.is_none_or(is_own) {
         true => Ok(()),
         false => Err(ApiError::forbidden(
             "foreign_host",
@@ -196,10 +206,10 @@ pub(super) fn check_origin(headers: &HeaderMap, port: Option<u16>) -> Result<(),
 
 fn is_loopback_name(host: &str, port: u16) -> bool {
     let (name, given) = match host.rsplit_once(':') {
-        Some((name, given)) if !given.ends_with(']') => (name, given.parse().ok()),
-        _ => (host, Some(80)),
+        Some((name, given)) if !given.ends_with(']') => (name, given),
+        _ => (host, "80"),
     };
-    given == Some(port)
+    given == port.to_string()
         && ["127.0.0.1", "localhost", "[::1]"].contains(&name.to_ascii_lowercase().as_str())
 }
 
@@ -229,6 +239,8 @@ mod tests {
             "[::1]",
             "[::1]:",
             "localhost:99999",
+            "localhost:+8080",
+            "localhost:08080",
         ] {
             assert!(!is_loopback_name(host, 8080), "{host}");
         }
@@ -292,5 +304,6 @@ mod tests {
         }
         assert_eq!(Access::Templates.shown("tcp.a"), Some("a"));
         assert_eq!(Access::Templates.shown("a"), None);
+        assert_eq!(Access::E2b.shown("tcp.a"), None);
     }
 }

@@ -10,15 +10,14 @@ use tokio::sync::mpsc;
 use super::body::{BodySender, channel, json, read_json};
 use super::error::ApiError;
 use super::events::{Form, Splitter, Start, output};
-use super::exec::{self, Piece, Wanted};
+use super::exec::{self, Piece, Wanted, check_variables};
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
 use super::types::{
     Command, CommandList, FinishedCommand, Logs, SignalCommand, StartCommand, StartedCommand,
     StreamEvent,
 };
-use super::verbs::words;
-use spec::path::escape;
+use super::verbs::{Verbs, words};
 
 const OUTPUT_BYTES: u32 = 1 << 20;
 const OUTPUT_BYTES_MAX: u32 = 8 << 20;
@@ -27,48 +26,35 @@ const OUTPUT_BYTES_MAX: u32 = 8 << 20;
 const LOG_BYTES: usize = 128 << 10;
 
 impl StartCommand {
-    /// The words of `runner sandbox exec`.
-    fn words(&self, at: &InSandbox) -> Result<Vec<OsString>, ApiError> {
-        let refused = |message: String| Err(ApiError::bad_request("command", message));
-        if self.argv.first().is_none_or(String::is_empty) {
-            return refused("`argv` is empty: expected a program and its arguments".to_owned());
-        }
-        if self.background && (self.kill_on_disconnect || self.stdin.is_some()) {
-            return refused(
-                "`kill_on_disconnect` and `stdin` are for a command that the client waits for"
-                    .to_owned(),
-            );
-        }
-        let mut command = words(["exec"]);
-        command.extend(self.background.then(|| "-d".into()));
-        command.extend(self.stdin.is_some().then(|| "-i".into()));
-        for (name, value) in &self.env {
-            if name.is_empty() || name.contains('=') {
-                return refused(format!(
-                    "`{}` is not the name of a variable",
-                    escape(name.as_bytes())
-                ));
+    fn check(&self) -> Result<(), ApiError> {
+        let refused = |message: &str| Err(ApiError::bad_request("command", message));
+        check_variables(&self.env)?;
+        let has_nul = |text: &String| text.contains('\0');
+        match () {
+            () if self.argv.first().is_none_or(String::is_empty) => {
+                refused("`argv` is empty: expected a program and its arguments")
             }
-            command.push(format!("--env={name}={value}").into());
+            () if self.argv.iter().chain(&self.cwd).any(has_nul) => {
+                refused("a word or the directory has a NUL")
+            }
+            () if self.timeout_ms == Some(0) => refused("`timeout_ms` is 0, which leaves no time"),
+            () if self.background && (self.kill_on_disconnect || self.stdin.is_some()) => refused(
+                "`kill_on_disconnect` and `stdin` are for a command that the client waits for",
+            ),
+            () => Ok(()),
         }
-        command.extend(
-            self.cwd
-                .iter()
-                .map(|directory| format!("--workdir={directory}").into()),
-        );
-        match self.timeout_ms {
-            Some(0) => return refused("`timeout_ms` is 0, which leaves no time".to_owned()),
-            limit => command.extend(limit.map(|limit| format!("--timeout={limit}ms").into())),
-        }
-        command.extend(words(["--", at.name.as_str()]));
-        command.extend(self.argv.iter().map(OsString::from));
-        match command
-            .iter()
-            .any(|word| word.as_encoded_bytes().contains(&0))
-        {
-            true => refused("a word, a variable or the directory has a NUL".to_owned()),
-            false => Ok(command),
-        }
+    }
+
+    /// Flags of `runner sandbox exec`.
+    fn flags(&self) -> Vec<OsString> {
+        let mut flags = Vec::new();
+        flags.extend(self.background.then(|| "-d".into()));
+        flags.extend(self.stdin.is_some().then(|| "-i".into()));
+        let directory = self.cwd.iter();
+        flags.extend(directory.map(|directory| format!("--workdir={directory}").into()));
+        let limit = self.timeout_ms.iter();
+        flags.extend(limit.map(|limit| format!("--timeout={limit}ms").into()));
+        flags
     }
 }
 
@@ -79,9 +65,18 @@ pub(super) async fn start(
 ) -> Result<Response, ApiError> {
     let form = Form::of(request.headers());
     let wanted: StartCommand = read_json(request.into_body()).await?;
-    let command = wanted.words(&at)?;
+    wanted.check()?;
+    let command = Wanted {
+        verbs: server.verbs.clone(),
+        sandbox: at.name,
+        flags: wanted.flags(),
+        variables: wanted.env,
+        argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
+        stdin: wanted.stdin.map(String::into_bytes),
+        ends_with_client: wanted.kill_on_disconnect,
+    };
     if wanted.background {
-        let printed = server.verbs.run(command).await?;
+        let printed = Verbs::run_command(command.command()?).await?;
         let id = std::str::from_utf8(&printed.stdout)
             .ok()
             .and_then(|id| id.trim_end().parse().ok());
@@ -94,16 +89,7 @@ pub(super) async fn start(
         .max_output_bytes
         .unwrap_or(OUTPUT_BYTES)
         .min(OUTPUT_BYTES_MAX) as usize;
-    let pieces = exec::start(
-        Wanted {
-            verbs: server.verbs.clone(),
-            sandbox: at.name,
-            argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
-            stdin: wanted.stdin.map(String::into_bytes),
-            ends_with_client: wanted.kill_on_disconnect,
-        },
-        server.verbs.command(command),
-    )?;
+    let pieces = exec::start(command)?;
     if form == Form::Document {
         let done = collect(pieces, bytes_max).await?;
         return Ok(json(

@@ -222,7 +222,7 @@ fn enter(request: &Request<Incoming>, entrance: &Entrance) -> Result<Access, Api
         }
         Entrance::Tcp { token, port } => {
             check_origin(headers, Some(*port))?;
-            check_host(headers, *port)?;
+            check_host(request.uri(), headers, *port)?;
             if let Some(token) = token
                 && request.uri().path() != "/health"
             {

@@ -1,27 +1,43 @@
 //! Commands whose output a client waits for: `runner sandbox exec`, attached.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::Bytes;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
 use super::server::place;
-use super::types::Command as CommandRecord;
-use super::verbs::{Verbs, not_executed, refusal, signal};
-use spec::sandboxes::{SandboxName, shown_words};
+use super::verbs::{Verbs, has_timed_out, not_executed, read_start, refusal, signal, words};
+use spec::path::escape;
+use spec::sandboxes::SandboxName;
 use spec::utc::text_of_milliseconds;
+use sys::stdio::inherit;
 
 /// How long a command has after its stop signal when its client has gone.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The end of standard error that may be a message of `runner`.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// How a command ended, as a document: an error has the name of the program, four bytes for one.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// With its `=` and NUL, what execve(2) takes.
+const VARIABLE_BYTES_MAX: usize = (128 << 10) - 2;
+
+/// Of a name in a message.
+const SHOWN_BYTES_MAX: usize = 64;
 
 /// What comes of a command, in order; [`Piece::Ended`] last.
 #[derive(Debug)]
@@ -43,24 +59,93 @@ pub(super) struct Ended {
 pub(super) struct Wanted {
     pub(super) verbs: Verbs,
     pub(super) sandbox: SandboxName,
+    /// Flags of `runner sandbox exec`.
+    pub(super) flags: Vec<OsString>,
+    pub(super) variables: BTreeMap<String, String>,
     pub(super) argv: Vec<Vec<u8>>,
-    /// What it reads; the words have `-i` then.
+    /// What it reads; the flags have `-i` then.
     pub(super) stdin: Option<Vec<u8>>,
     /// Whether it ends if nobody takes its pieces any more.
     pub(super) ends_with_client: bool,
 }
 
-/// Starts `command`, which executes what is wanted. A receiver that is dropped ends nothing: the output
-/// is read on and dropped, so that the command does not get SIGPIPE.
+impl Wanted {
+    /// `runner sandbox exec`, not started.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub(super) fn command(&self) -> Result<Command, ApiError> {
+        let mut line = words(["exec"]);
+        line.extend(self.flags.iter().cloned());
+        // Other users of the host can read the words, so the values are not among them.
+        let variables = match self.variables.is_empty() {
+            true => None,
+            false => {
+                Some(pipe_of(environment_file(&self.variables)).map_err(|error| no_pipe(&error))?)
+            }
+        };
+        line.extend(
+            variables
+                .iter()
+                .map(|pipe| format!("--env-file=/proc/self/fd/{}", pipe.as_raw_fd()).into()),
+        );
+        line.extend(words(["--", self.sandbox.as_str()]));
+        line.extend(self.argv.iter().cloned().map(OsString::from_vec));
+        let mut command = self.verbs.command(line);
+        if let Some(pipe) = variables {
+            inherit(command.as_std_mut(), pipe);
+        }
+        Ok(command)
+    }
+}
+
+/// # Errors
+/// One is not a variable, or too long for execve(2).
+pub(super) fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let is_other = |one: char| one == '=' || one == '\0' || one.is_ascii_whitespace();
+    for (name, value) in variables {
+        let is_long = name.len() + value.len() > VARIABLE_BYTES_MAX;
+        if name.is_empty() || name.contains(is_other) || value.contains('\0') || is_long {
+            let name = escape(&name.as_bytes()[..name.len().min(SHOWN_BYTES_MAX)]);
+            let message = format!(
+                "`{name}` is not the name of a variable, or its value has a NUL or more than 128 KB"
+            );
+            return Err(ApiError::bad_request("variable", message));
+        }
+    }
+    Ok(())
+}
+
+/// The form of `env -0`, in which a value is any text without a NUL.
+fn environment_file(variables: &BTreeMap<String, String>) -> Vec<u8> {
+    let entries = variables.iter();
+    let entries = entries.map(|(name, value)| format!("{name}={value}\0"));
+    entries.collect::<String>().into_bytes()
+}
+
+/// A pipe from which `bytes` are read.
+fn pipe_of(bytes: Vec<u8>) -> std::io::Result<OwnedFd> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let mut writer = pipe::Sender::from_owned_fd(writer)?;
+    tokio::spawn(async move {
+        // `runner` may end before it has read everything.
+        let _written = writer.write_all(&bytes).await;
+    });
+    Ok(reader)
+}
+
+fn no_pipe(error: &std::io::Error) -> ApiError {
+    ApiError::failed(format!("cannot make a pipe: {error}"))
+}
+
+/// Starts what is wanted. A receiver that is dropped ends nothing: the output is read on and dropped, so
+/// that the command does not get SIGPIPE.
 ///
 /// # Errors
 /// It cannot be executed.
-pub(super) fn start(
-    mut wanted: Wanted,
-    command: Command,
-) -> Result<mpsc::Receiver<Piece>, ApiError> {
+pub(super) fn start(mut wanted: Wanted) -> Result<mpsc::Receiver<Piece>, ApiError> {
     let stdin = wanted.stdin.take();
-    let (pieces, pipe) = start_with_pipe(wanted, command, stdin.is_some())?;
+    let (pieces, pipe) = start_with_pipe(wanted, stdin.is_some())?;
     if let (Some(mut pipe), Some(bytes)) = (pipe, stdin) {
         tokio::spawn(async move {
             // A command may end before it has read everything.
@@ -75,22 +160,37 @@ pub(super) fn start(
 /// # Errors
 /// It cannot be executed.
 pub(super) fn start_with_pipe(
-    wanted: Wanted,
-    mut command: Command,
+    mut wanted: Wanted,
     has_pipe: bool,
 ) -> Result<(mpsc::Receiver<Piece>, Option<ChildStdin>), ApiError> {
-    let started_at = now();
+    // The exit code alone does not tell how a command ended, and what it writes decides nothing.
+    let (result, result_end) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| no_pipe(&error.into()))?;
+    let result = pipe::Receiver::from_owned_fd(result).map_err(|error| no_pipe(&error))?;
+    let flag = format!("--json=fd:{}", result_end.as_raw_fd());
+    wanted.flags.push(flag.into());
+    let mut command = wanted.command()?;
+    inherit(command.as_std_mut(), result_end);
     if has_pipe {
         command.stdin(Stdio::piped());
     }
     let mut child = command.spawn().map_err(|error| not_executed(&error))?;
+    // And with it the other end: the document ends with the child.
+    drop(command);
+    let result = tokio::spawn(read_start(Some(result), RESULT_BYTES_MAX));
     let pipe = child.stdin.take();
     let (sender, receiver) = mpsc::channel(4);
     let place = place();
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
         let ended = match pump(child, wanted.ends_with_client, &mut client).await {
-            Ok(Done { code, message }) => explain(&wanted, code, &started_at, &message).await,
+            Ok(Done { code, message }) => {
+                let document = result.await.unwrap_or_default();
+                has_timed_out(&document, &message).map(|has_timed_out| Ended {
+                    exit_code: code,
+                    has_timed_out,
+                })
+            }
             Err(error) => Err(error),
         };
         client.send(Piece::Ended(ended)).await;
@@ -248,49 +348,6 @@ impl<Pipe: AsyncRead + Unpin> Source<Pipe> {
         }
         self.0 = None;
         None
-    }
-}
-
-/// Tells the exit codes of `runner` from those of the command by the list of the sandbox, which has
-/// each command that was started: what the command writes decides nothing.
-async fn explain(
-    wanted: &Wanted,
-    code: i32,
-    started_at: &str,
-    message: &[u8],
-) -> Result<Ended, ApiError> {
-    let ended = |has_timed_out| {
-        Ok(Ended {
-            exit_code: code,
-            has_timed_out,
-        })
-    };
-    if !(124..=127).contains(&code) {
-        return ended(false);
-    }
-    let listed = wanted.verbs.list().await;
-    let sandboxes = listed.map(|list| list.sandboxes).unwrap_or_default();
-    let sandbox = sandboxes
-        .into_iter()
-        .find(|sandbox| sandbox.name == wanted.sandbox.as_str());
-    let words = shown_words(&wanted.argv);
-    let is_it = |record: &&CommandRecord| {
-        let has_code = record
-            .exit
-            .as_ref()
-            .is_some_and(|exit| exit.code == Some(code));
-        let has_timed_out = code == 124 && record.outcome.as_deref() == Some("timed_out");
-        record.argv == words && &*record.started_at >= started_at && (has_code || has_timed_out)
-    };
-    let record = sandbox
-        .as_ref()
-        .and_then(|sandbox| sandbox.ended.latest.iter().rev().find(is_it));
-    match (record, code) {
-        (Some(record), _) => ended(record.outcome.as_deref() == Some("timed_out")),
-        // `runner` has no such code for what was not started, so it is that of the command, or of its
-        // time; the sandbox has ended since.
-        (None, 124) => ended(false),
-        (None, _) => Err(refusal(message)),
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! What it prints comes from a stranger: it is read strictly, and it is data for the client alone.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
+use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -126,26 +125,16 @@ pub(super) async fn run(
     argv.extend(paths);
     argv.extend(after.iter().map(|word| word.as_bytes().to_vec()));
     // Messages in English, whatever language the sandbox has: they decide the status.
-    let mut command = words([
-        "exec",
-        "--env=LC_ALL=C",
-        "--timeout=60s",
-        "--",
-        name.as_str(),
-    ]);
-    command.extend(argv.iter().cloned().map(OsString::from_vec));
     let wanted = Wanted {
         verbs: server.verbs.clone(),
         sandbox: name.clone(),
+        flags: words(["--env=LC_ALL=C", "--timeout=60s"]),
+        variables: BTreeMap::new(),
         argv,
         stdin: None,
         ends_with_client: false,
     };
-    let done = collect(
-        exec::start(wanted, server.verbs.command(command))?,
-        PRINTED_BYTES_MAX,
-    )
-    .await;
+    let done = collect(exec::start(wanted)?, PRINTED_BYTES_MAX).await;
     let done = done.map_err(|error| match error.status {
         StatusCode::UNPROCESSABLE_ENTITY => no_program(program),
         _ => error,

@@ -95,15 +95,15 @@ impl Server {
         }
         match (access, wanted.timeout_ms) {
             (Access::Owner, _) => Ok(()),
-            (Access::Templates, _) if wanted.idle_timeout_ms.is_some() => {
+            (Access::Templates | Access::E2b, _) if wanted.idle_timeout_ms.is_some() => {
                 let message =
                     "the template decides the idle time: `idle_timeout_ms` is for the unix socket";
                 Err(ApiError::forbidden("template_only", message))
             }
-            (Access::Templates, Some(timeout_ms)) => {
+            (Access::Templates | Access::E2b, Some(timeout_ms)) => {
                 check_life(sandbox, timeout_ms, self.longest_life(sandbox)?)
             }
-            (Access::Templates, None) => Ok(()),
+            (Access::Templates | Access::E2b, None) => Ok(()),
         }
     }
 }

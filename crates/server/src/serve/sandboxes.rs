@@ -143,7 +143,7 @@ async fn start(
     verb: &'static str,
     snapshot: Option<PathBuf>,
 ) -> Result<Response, ApiError> {
-    if access == Access::Templates {
+    if access != Access::Owner {
         check_label_names(wanted.labels.keys())?;
     }
     let setup = Setup {
@@ -187,7 +187,7 @@ pub(super) async fn make(
     let name = match (&wanted.name, access) {
         (Some(name), _) => Some(access.sandbox(name)?),
         (None, Access::Owner) => None,
-        (None, Access::Templates) => Some(access.sandbox(&random_name()?)?),
+        (None, Access::Templates | Access::E2b) => Some(access.sandbox(&random_name()?)?),
     };
     let flags = server.flags_for(access, wanted)?;
     let mut command = words([verb]);

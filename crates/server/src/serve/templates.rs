@@ -73,12 +73,12 @@ pub(super) fn flags_for(
     };
     let template = wanted.map(|name| templates.get(name));
     match (access, template) {
-        (Access::Templates, None) => Err(ApiError::forbidden(
+        (Access::Templates | Access::E2b, None) => Err(ApiError::forbidden(
             "template_needed",
             "a client of --listen names a template",
         )
         .with_hint(known())),
-        (Access::Templates, Some(_)) if !flags.is_empty() => {
+        (Access::Templates | Access::E2b, Some(_)) if !flags.is_empty() => {
             let shown = shown.unwrap_or_default();
             let message =
                 format!("the template `{shown}` decides all flags: `flags` is for the unix socket");

@@ -14,6 +14,8 @@ use super::error::ApiError;
 use super::server::place;
 use super::types::SandboxList;
 use crate::program::Program;
+use spec::outcome::Outcome;
+use spec::sandboxes::CommandResult;
 
 /// Most bytes of a document of `runner`: thousands of commands.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
@@ -79,7 +81,14 @@ impl Verbs {
     /// # Errors
     /// What it says, with the status that fits its code.
     pub(super) async fn run(&self, words: Vec<OsString>) -> Result<Printed, ApiError> {
-        let command = self.command(words);
+        Self::run_command(self.command(words)).await
+    }
+
+    /// As [`Self::run`], with the verb as a command.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(super) async fn run_command(command: Command) -> Result<Printed, ApiError> {
         let (never, end) = oneshot::channel();
         let place = place();
         let task = async move {
@@ -199,7 +208,10 @@ pub(super) fn signal(pid: Option<u32>, signal: Signal) {
 }
 
 /// Reads to the end, and returns at most the first `bytes_max` bytes.
-async fn read_start(source: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> Vec<u8> {
+pub(super) async fn read_start(
+    source: Option<impl AsyncRead + Unpin>,
+    bytes_max: usize,
+) -> Vec<u8> {
     let mut kept = Vec::new();
     let Some(mut source) = source else {
         return kept;
@@ -234,13 +246,31 @@ pub(super) fn refusal(stderr: &[u8]) -> ApiError {
             text.trim()
         ));
     };
-    let error = ApiError::new(status_of(code), code, message);
     let hints = said.filter_map(|line| line.strip_prefix("hint: "));
-    match hints.last() {
+    error_of(code, message, hints.last())
+}
+
+fn error_of(code: &str, message: &str, hint: Option<&str>) -> ApiError {
+    let error = ApiError::new(status_of(code), code, message);
+    match hint {
         // It may name a sandbox that the client must not know.
         Some(_similar) if code == "no_sandbox" => error,
         Some(hint) => error.with_hint(hint),
         None => error,
+    }
+}
+
+/// What `runner sandbox exec --json` writes: whether the time of the command was over.
+///
+/// # Errors
+/// The command was not started. Without the document, which wrong usage has not, `stderr` says why.
+pub(super) fn has_timed_out(document: &[u8], stderr: &[u8]) -> Result<bool, ApiError> {
+    let Ok(result) = serde_json::from_slice::<CommandResult>(document) else {
+        return Err(refusal(stderr));
+    };
+    match result.error {
+        Some(error) => Err(error_of(&error.code, &error.message, error.hint.as_deref())),
+        None => Ok(result.outcome == Some(Outcome::TimedOut)),
     }
 }
 
@@ -249,7 +279,7 @@ fn status_of(code: &str) -> StatusCode {
         "no_sandbox" | "no_log" | "no_command" => StatusCode::NOT_FOUND,
         "sandbox_exists" | "sandbox_busy" | "sandbox_paused" | "sandbox_ending"
         | "sandbox_no_freezer" | "sandbox_version" => StatusCode::CONFLICT,
-        "sandbox_name" | "usage" => StatusCode::BAD_REQUEST,
+        "sandbox_name" | "usage" | "env_invalid" => StatusCode::BAD_REQUEST,
         "host_failed" | "sandbox_unusable" => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }

@@ -17,6 +17,7 @@ use super::{Calls, ENVD_VERSION, Service, record};
 use crate::serve::access::Access;
 use crate::serve::body;
 use crate::serve::error::ApiError;
+use crate::serve::exec::check_variables;
 use crate::serve::lifetimes::{API, check_label_names, check_life, longest};
 use crate::serve::query::Query;
 use crate::serve::sandboxes::{Setup, make, random_name, update};
@@ -82,7 +83,7 @@ impl NewSandbox {
             Some((_, what)) => Err(unsupported(&format!("not supported: {what}"))),
             None => {
                 check_label_names(self.metadata.keys())?;
-                super::start::check_variables(&self.env_vars)
+                check_variables(&self.env_vars)
             }
         }
     }
@@ -184,8 +185,8 @@ pub(super) async fn create(
     };
     // A client that goes meanwhile must not leave a sandbox that nobody knows.
     let making = async move {
-        let sandbox = make(&calls.server, Access::Templates, &document, "create", setup).await?;
-        let name = Access::Templates.sandbox(&sandbox.name)?.to_string();
+        let sandbox = make(&calls.server, Access::E2b, &document, "create", setup).await?;
+        let name = Access::E2b.sandbox(&sandbox.name)?.to_string();
         let living = calls.records.living(Sandbox { name, ..sandbox });
         let living = living.ok_or_else(|| ApiError::failed("the sandbox has not its labels"))?;
         Ok::<_, ApiError>(access_of(&calls, &living))

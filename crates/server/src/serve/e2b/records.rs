@@ -90,7 +90,7 @@ impl Records {
         if sandbox.labels.get(API).map(String::as_str) != Some(E2B) {
             return None;
         }
-        let id = Access::Templates.shown(&sandbox.name)?.to_owned();
+        let id = Access::E2b.shown(&sandbox.name)?.to_owned();
         let name = SandboxName::parse(&sandbox.name).ok()?;
         let mut records = lock(&self.0);
         let record = records

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -25,11 +25,9 @@ use super::{Calls, Service, one};
 use crate::serve::access::Access;
 use crate::serve::body::{STALL, set_type};
 use crate::serve::error::ApiError;
-use crate::serve::exec::{Piece, Wanted, now, start_with_pipe};
+use crate::serve::exec::{Piece, Wanted, check_variables, now, start_with_pipe};
 use crate::serve::server::finish_in_place;
 use crate::serve::types::Command as CommandRecord;
-use crate::serve::verbs::words;
-use spec::path::escape;
 use spec::sandboxes::shown_words;
 
 /// How often the sandbox is asked whether the command has started.
@@ -61,29 +59,6 @@ struct Start {
     stdin: Option<bool>,
 }
 
-/// With its `=` and NUL, what execve(2) takes.
-const VARIABLE_BYTES_MAX: usize = (128 << 10) - 2;
-
-/// Of a name in a message.
-const SHOWN_BYTES_MAX: usize = 64;
-
-/// # Errors
-/// A name is none, or a value cannot be passed on.
-pub(super) fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let is_other = |one: char| one == '=' || one == '\0' || one.is_ascii_whitespace();
-    for (name, value) in variables {
-        let is_long = name.len() + value.len() > VARIABLE_BYTES_MAX;
-        if name.is_empty() || name.contains(is_other) || value.contains('\0') || is_long {
-            let name = escape(&name.as_bytes()[..name.len().min(SHOWN_BYTES_MAX)]);
-            let message = format!(
-                "`{name}` is not the name of a variable, or its value has a NUL or more than 128 KB"
-            );
-            return Err(ApiError::bad_request("variable", message));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses another user than that of the sandbox.
 pub(super) fn check_user(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(value) = one(headers, "authorization") else {
@@ -105,35 +80,24 @@ pub(super) fn check_username(name: &[u8]) -> Result<(), ApiError> {
 }
 
 impl Config {
-    /// The words of `runner sandbox exec`, and those of the command.
-    fn words(
-        &self,
-        record: &Record,
-        timeout_ms: Option<u64>,
-        has_stdin: bool,
-    ) -> Result<(Vec<OsString>, Vec<Vec<u8>>), ApiError> {
+    fn check(&self) -> Result<(), ApiError> {
         check_variables(&self.envs)?;
-        let mut argv = vec![self.cmd.clone().into_bytes()];
-        argv.extend(self.args.iter().map(|word| word.clone().into_bytes()));
-        let cwd = self.cwd.iter().filter(|cwd| !cwd.is_empty());
-        let mut command = words(["exec"]);
-        command.extend(has_stdin.then(|| "-i".into()));
-        for (name, value) in &self.envs {
-            command.push(format!("--env={name}={value}").into());
-        }
-        command.extend(cwd.map(|directory| format!("--workdir={directory}").into()));
-        command.extend(timeout_ms.map(|limit| format!("--timeout={limit}ms").into()));
-        command.extend(words(["--", record.name.as_str(), &self.cmd]));
-        command.extend(self.args.iter().map(OsString::from));
-        if self.cmd.is_empty()
-            || command
-                .iter()
-                .any(|word| word.as_encoded_bytes().contains(&0))
-        {
+        let mut words = iter::once(&self.cmd).chain(&self.args).chain(&self.cwd);
+        if self.cmd.is_empty() || words.any(|word| word.contains('\0')) {
             let message = "`cmd` is empty, or a word or the directory has a NUL";
             return Err(ApiError::bad_request("command", message));
         }
-        Ok((command, argv))
+        Ok(())
+    }
+
+    /// Flags of `runner sandbox exec`.
+    fn flags(&self, timeout_ms: Option<u64>, has_stdin: bool) -> Vec<OsString> {
+        let cwd = self.cwd.iter().filter(|cwd| !cwd.is_empty());
+        let mut flags = Vec::new();
+        flags.extend(has_stdin.then(|| "-i".into()));
+        flags.extend(cwd.map(|directory| format!("--workdir={directory}").into()));
+        flags.extend(timeout_ms.map(|limit| format!("--timeout={limit}ms").into()));
+        flags
     }
 }
 
@@ -172,23 +136,26 @@ async fn begin(calls: &Calls, record: &Arc<Record>, request: Request) -> Result<
     }
     // Without the field it has one.
     let has_stdin = wanted.stdin.unwrap_or(true);
-    let (command, argv) = wanted.process.words(record, timeout_ms, has_stdin)?;
+    let config = wanted.process;
+    config.check()?;
+    let argv = iter::once(&config.cmd).chain(&config.args);
     let wanted_command = Wanted {
         verbs: calls.server.verbs.clone(),
         sandbox: record.name.clone(),
-        argv,
+        flags: config.flags(timeout_ms, has_stdin),
+        variables: config.envs.clone(),
+        argv: argv.map(|word| word.clone().into_bytes()).collect(),
         stdin: None,
         ends_with_client: false,
     };
-    let command = calls.server.verbs.command(command);
     let launch = Launch {
         calls: Arc::clone(calls),
         record: Arc::clone(record),
-        config: wanted.process,
+        config,
         has_stdin,
     };
     // A command that has started must be known, also if its client has gone meanwhile.
-    finish_in_place(launch.start(wanted_command, command)).await
+    finish_in_place(launch.start(wanted_command)).await
 }
 
 /// A command to be started.
@@ -201,7 +168,7 @@ struct Launch {
 
 impl Launch {
     /// Starts it, and returns the stream of its events.
-    async fn start(self, wanted: Wanted, command: Command) -> Result<Body, ApiError> {
+    async fn start(self, wanted: Wanted) -> Result<Body, ApiError> {
         let Self {
             calls,
             record,
@@ -210,7 +177,7 @@ impl Launch {
         } = self;
         let turn = record.starting.lock().await;
         let (argv, started_at) = (wanted.argv.clone(), now());
-        let (mut pieces, stdin) = start_with_pipe(wanted, command, has_stdin)?;
+        let (mut pieces, stdin) = start_with_pipe(wanted, has_stdin)?;
         let mut early = Vec::new();
         let finding = timeout(STALL, calls.find(&record, &argv, &started_at));
         tokio::pin!(finding);

@@ -29,7 +29,7 @@ pub(super) struct Record {
 impl Record {
     /// Whether such a client asked for it.
     pub(super) fn is_of(&self, access: Access) -> bool {
-        self.is_tcp == (access == Access::Templates)
+        self.is_tcp == (access != Access::Owner)
     }
 }
 

@@ -89,7 +89,9 @@ impl Received {
             template,
             &wanted.flags,
         )?;
-        if let (Access::Templates, Some(BundleReference::Path(_))) = (access, &wanted.bundle) {
+        if let (Access::Templates | Access::E2b, Some(BundleReference::Path(_))) =
+            (access, &wanted.bundle)
+        {
             let shown = escape(template.unwrap_or_default().as_bytes());
             let message = format!(
                 "a bundle for the template `{shown}` is uploaded: `path` is for the unix socket"

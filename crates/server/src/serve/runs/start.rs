@@ -90,7 +90,7 @@ pub(super) async fn start(
     let (bundle, shown) = received.take_bundle(store.bundles(access)).await?;
     let record = Record {
         created_at: text_of_milliseconds(now_ms()),
-        is_tcp: access == Access::Templates,
+        is_tcp: access != Access::Owner,
         idempotency_key: key,
         bundle: shown,
         template: received.wanted.template.clone(),

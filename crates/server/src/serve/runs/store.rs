@@ -62,7 +62,7 @@ impl Store {
     pub(super) fn bundles(&self, access: Access) -> PathBuf {
         self.directory.join(match access {
             Access::Owner => "bundles",
-            Access::Templates => "bundles-tcp",
+            Access::Templates | Access::E2b => "bundles-tcp",
         })
     }
 

@@ -73,10 +73,8 @@ impl ConfigError {
             _ => None,
         };
         ErrorReport {
-            code: code.to_owned(),
-            message: spec::report::with_causes(self),
-            hint,
             source_line,
+            ..ErrorReport::of(code, self, hint)
         }
     }
 }

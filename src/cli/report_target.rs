@@ -104,12 +104,8 @@ pub(crate) enum TargetError {
 impl TargetError {
     #[must_use]
     pub(crate) fn report(&self) -> ErrorReport {
-        ErrorReport {
-            code: "report_unwritable".to_owned(),
-            message: spec::report::with_causes(self),
-            hint: Some(self.hint()),
-            source_line: None,
-        }
+        ErrorReport::new("report_unwritable", spec::report::with_causes(self))
+            .with_hint(self.hint())
     }
 
     fn hint(&self) -> String {

@@ -18,7 +18,7 @@ use spec::host_policy::{HostPolicy, names, union};
 use spec::limits::{Limit, UNLIMITED};
 use spec::oci::reference::ReferenceError;
 use spec::path::escape;
-use spec::report::{ErrorReport, with_causes};
+use spec::report::ErrorReport;
 use spec::request::{
     BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
     Request, StreamOptions, Subject,
@@ -100,12 +100,7 @@ impl RequestError {
                 | EnvironmentError::SecretNotSet { .. } => ("secret_unresolved", None),
             },
         };
-        ErrorReport {
-            code: code.to_owned(),
-            message: with_causes(self),
-            hint,
-            source_line: None,
-        }
+        ErrorReport::of(code, self, hint)
     }
 }
 

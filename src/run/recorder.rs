@@ -192,12 +192,7 @@ fn check_flags(policy: AuditPolicy, wanted: RecordFlags) -> Result<(), ErrorRepo
         ),
         _ => return Ok(()),
     };
-    Err(ErrorReport {
-        code: code.to_owned(),
-        message: message.to_owned(),
-        hint: Some(hint.to_owned()),
-        source_line: None,
-    })
+    Err(ErrorReport::new(code, message).with_hint(hint))
 }
 
 fn open(directory: &Path) -> Result<History, HistoryError> {

@@ -68,13 +68,7 @@ pub(crate) fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdic
 }
 
 fn explain(error: &CacheError) -> ErrorReport {
-    ErrorReport {
-        code: "bundle_cache_unusable".to_owned(),
-        message: with_causes(error),
-        hint: Some(
-            "name a directory of your own: cache.bundles.directory, or RUNNER_OPT_CACHE_DIRECTORY"
-                .to_owned(),
-        ),
-        source_line: None,
-    }
+    ErrorReport::new("bundle_cache_unusable", with_causes(error)).with_hint(
+        "name a directory of your own: cache.bundles.directory, or RUNNER_OPT_CACHE_DIRECTORY",
+    )
 }

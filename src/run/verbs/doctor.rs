@@ -204,12 +204,10 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
                 Some(code) => format!("exited with {code}"),
                 None => format!("ended as {outcome:?}"),
             };
-            Err(ErrorReport {
-                code: "probe_failed".to_owned(),
-                message: format!("{} {end}, expected exit code 0", escape(NOTHING)),
-                hint: None,
-                source_line: None,
-            })
+            Err(ErrorReport::new(
+                "probe_failed",
+                format!("{} {end}, expected exit code 0", escape(NOTHING)),
+            ))
         }
     }
 }

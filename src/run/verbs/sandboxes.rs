@@ -12,7 +12,7 @@ use sandbox::records::{RecordsError, Sandboxes};
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use spec::did_you_mean::nearest;
-use spec::report::{ErrorReport, with_causes};
+use spec::report::ErrorReport;
 use spec::request::Caller;
 use spec::sandboxes::{CommandRequest, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState};
 use sys::terminal::RawMode;
@@ -138,12 +138,7 @@ impl SandboxError {
             ),
             Self::Control { .. } => ("sandbox_unusable", None),
         };
-        ErrorReport {
-            code: code.to_owned(),
-            message: with_causes(self),
-            hint,
-            source_line: None,
-        }
+        ErrorReport::of(code, self, hint)
     }
 }
 

@@ -23,7 +23,7 @@ pub use flat::{FlatNode, flatten, restore};
 pub use place::Place;
 pub use problem::{DocumentError, DocumentProblem, excerpt};
 pub use read::{ReadError, ReadProblem};
-pub(crate) use read::{from_node, stated};
+pub(crate) use read::{from_node, nullable};
 pub use source_line::SourceLine;
 
 use crate::parse_permit::ParsePermit;

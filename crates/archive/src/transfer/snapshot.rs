@@ -16,7 +16,7 @@ use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError};
 use crate::inflated::Inflated;
-use crate::layer::{AnyEntries, add_non_directory, position};
+use crate::layer::{AnyEntries, add_non_directory, join, position};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::path_mapping::{PathMapping, relative_to};
@@ -209,11 +209,7 @@ impl<'run> PlaceWriter<'run> {
         match classify(&path, &member.kind).map_err(|refusal| at.refused(refusal))? {
             LayerEntry::Ordinary | LayerEntry::Aufs => (),
             LayerEntry::Whiteout { directory, name } => {
-                let deleted = RelPath::parse(&name).and_then(|name| match directory {
-                    Some(directory) => directory.join(&name),
-                    None => Ok(name),
-                });
-                let deleted = deleted.map_err(|error| at.refused(Refusal::path(error)))?;
+                let deleted = join(at, directory.as_ref(), &name)?;
                 self.deletions.files.push(deleted);
                 return Ok(());
             }

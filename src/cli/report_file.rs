@@ -42,7 +42,7 @@ impl From<Errno> for FileError {
 
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A device or a FIFO, which is written directly.
+    /// A device, a FIFO or an inherited descriptor, which is written directly.
     Stream(OwnedFd),
     /// A regular file, or no file yet.
     File(ReportFile),

@@ -46,10 +46,14 @@ thread_local! {
 
 /// While a value exists, signals that would terminate this process and leave temporary files are blocked.
 #[derive(Debug)]
-pub(crate) struct BlockedSignals(());
+pub struct BlockedSignals(());
 
 impl BlockedSignals {
-    pub(crate) fn block() -> Result<Self, Errno> {
+    /// Blocks them.
+    ///
+    /// # Errors
+    /// The errno of rt_sigprocmask(2).
+    pub fn block() -> Result<Self, Errno> {
         set_mask(SignalSet::of(&ENDING))?;
         BLOCKERS.set(BLOCKERS.get() + 1);
         Ok(Self(()))

@@ -1,5 +1,4 @@
 //! The diagnosis of a host, from facts that `run::doctor` collected.
-#![forbid(unsafe_code)]
 
 mod images;
 mod limits;

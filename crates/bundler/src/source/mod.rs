@@ -5,7 +5,6 @@
 //!
 //! An artifact depends only on the files, the facts of git and the request: not on clock, umask,
 //! uid, directory order, locale or host paths.
-#![forbid(unsafe_code)]
 
 mod artifact;
 mod git;

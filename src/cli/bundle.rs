@@ -16,7 +16,7 @@ use bundler::locate::{Located, locate};
 use bundler::manifests::text_of;
 use spec::check::add_source_lines;
 use spec::host_policy::HostPolicy;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::{ErrorReport, WarningReport};
 use spec::units::count;
 
@@ -208,7 +208,7 @@ fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
     if let (Some(written), Some(path)) = (bundled.written, &bundle.output) {
         let text = format!(
             "{}: {}, {} in {}; {}",
-            escape(path.as_os_str().as_bytes()),
+            escape_path(path),
             count(written.entries, "entry"),
             count(written.bytes, "byte"),
             written.archive_bytes,

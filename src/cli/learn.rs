@@ -22,7 +22,7 @@ use spec::egress_report::HostTraffic;
 use spec::host_config::{self, WrittenFlags};
 use spec::host_policy::{HostPolicy, names};
 use spec::network::HostLearning;
-use spec::path::{escape, quoted};
+use spec::path::{escape, escape_path, quoted};
 use spec::report::{ErrorReport, Report, with_causes};
 use spec::request::{BundleArgument, Grant, Request, Subject};
 
@@ -153,7 +153,7 @@ impl PolicyTarget {
         {
             return Err(ErrorReport::new(
                 "usage",
-                format!("there is no bundle {}", escape(path.as_os_str().as_bytes())),
+                format!("there is no bundle {}", escape_path(path)),
             )
             .with_hint("to learn from a command: runner learn -o FILE -- CMD"));
         }

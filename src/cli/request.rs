@@ -17,7 +17,7 @@ use spec::host_config::{HostPath, WrittenFlags};
 use spec::host_policy::{HostPolicy, names, union};
 use spec::limits::{Limit, UNLIMITED};
 use spec::oci::reference::ReferenceError;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::ErrorReport;
 use spec::request::{
     BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
@@ -367,7 +367,7 @@ pub(super) fn absolute(
     path: &Path,
     context: &ProcessContext,
 ) -> Result<PathBuf, RequestError> {
-    let found = || escape(path.as_os_str().as_bytes());
+    let found = || escape_path(path);
     if path.as_os_str().is_empty() {
         return Err(RequestError::Flag {
             flag,

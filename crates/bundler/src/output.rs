@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::BundleError;
-use crate::files::{FileIdentity, shown};
+use crate::files::FileIdentity;
+use spec::path::escape_path;
 use sys::file::{CallError, errno_of};
 use sys::signal::{SignalSet, is_pending, set_mask};
 use sys::trusted_links::{self, Unopened};
@@ -88,7 +89,7 @@ impl OutputFile {
     }
 
     fn create_with(path: &Path, unnamed: OFlags) -> Result<Self, BundleError> {
-        let shown = shown(path);
+        let shown = escape_path(path);
         let existing = match rustix::fs::stat(path) {
             Ok(status) => Some(FileType::from_raw_mode(status.st_mode)),
             Err(Errno::NOENT) => None,

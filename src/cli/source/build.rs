@@ -20,7 +20,7 @@ use sources::oci::push::StoredArtifact;
 use sources::oci::store::{Store, StoreError};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
 use spec::units::count;
 use spec::utc::text_of_seconds;
@@ -123,7 +123,7 @@ pub(super) fn build(
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
         find(&store, &built.digest)?.write_layout(output, version, terms.observer.as_ref())?;
-        built.layout = Some(escape(output.as_os_str().as_bytes()));
+        built.layout = Some(escape_path(output));
     }
     if let Some(target) = target {
         let target = target.or_tag(&snapshot.config.version);

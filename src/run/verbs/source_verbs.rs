@@ -12,7 +12,7 @@ use sources::oci::store::{BlobDescriptor, NamedManifest, Store, StoreError};
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
 use spec::oci::reference::{Place, Reference, ReferenceError, Which};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::ErrorReport;
 use spec::source_report::{
     SourceFound, SourceInspected, SourceKept, SourceLayer, SourceListing, SourcePulled,
@@ -100,7 +100,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
             sources.extend(describe_listed(&store, listed)?);
         }
         Ok(SourceListing {
-            directory: escape(store.path().as_os_str().as_encoded_bytes()),
+            directory: escape_path(&store.path()),
             size_bytes: store.size_bytes(),
             used_bytes: store.used_bytes()?,
             sources,

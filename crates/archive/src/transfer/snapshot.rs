@@ -27,7 +27,7 @@ use crate::unpack::UnpackLimits;
 use crate::whiteout::{LayerEntry, classify};
 use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
-use sys::file::open_beneath;
+use sys::file::{names, open_beneath, open_directory};
 
 /// A private directory of a sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -262,12 +262,8 @@ impl Deletions {
             let Some(opened) = open_if_there(directory, Some(path), mount)? else {
                 continue;
             };
-            for entry in Dir::read_from(&opened)? {
-                let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                if !matches!(name, b"." | b"..") {
-                    remove(opened.as_fd(), name, mount)?;
-                }
+            for name in names(&opened)? {
+                remove(opened.as_fd(), &name, mount)?;
             }
         }
         Ok(())
@@ -297,17 +293,12 @@ fn remove(parent: BorrowedFd<'_>, name: &[u8], mount: u64) -> Result<(), Errno> 
         Err(Errno::ISDIR) => (),
         other => return other,
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let directory = open_directory(parent, name)?;
     if mount_of(directory.as_fd())? != mount {
         return Err(Errno::XDEV);
     }
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let below = entry.file_name().to_bytes();
-        if !matches!(below, b"." | b"..") {
-            remove(directory.as_fd(), below, mount)?;
-        }
+    for below in names(&directory)? {
+        remove(directory.as_fd(), &below, mount)?;
     }
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }

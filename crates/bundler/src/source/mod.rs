@@ -19,7 +19,7 @@ pub use artifact::{ArtifactDocuments, documents};
 pub use git::CheckoutAnswer;
 
 use crate::error::BundleError;
-use crate::files::{DirectoryFiles, FileIdentity, shown};
+use crate::files::{DirectoryFiles, FileIdentity};
 use crate::filter::{FileFilter, Purpose, SnapshotSelection, is_at_or_below};
 use crate::gather::Gathered;
 use crate::gathered::Gathering;
@@ -32,7 +32,7 @@ use spec::oci::source_config::{
     CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX, SnapshotFacts, SourceConfig, SourceType, Submodules,
     is_name, is_version,
 };
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
@@ -97,7 +97,7 @@ impl SourceDirectory {
     /// # Errors
     /// [`BundleError::SourceDirectory`].
     pub fn open(path: &Path) -> Result<Self, BundleError> {
-        let shown = shown(path);
+        let shown = escape_path(path);
         let failed = |source| BundleError::SourceDirectory {
             directory: shown.clone(),
             source,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use oci_spec::image::Descriptor;
 
 use crate::answers;
-use crate::escape_path;
 use crate::oci::artifact::{self, abbreviate, blob_descriptor};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
@@ -25,7 +24,7 @@ use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_LAYER_PLAIN, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR,
     LAYER_ZSTD,
 };
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use spec::units;
 use store::{Label, StoreDirectory};

@@ -245,7 +245,7 @@ fn writable_fifos(view: &[ViewEntry]) -> Option<String> {
         if source.metadata().is_ok_and(|found| found.is_file()) {
             return None;
         }
-        let [target, above] = [target, *above].map(|path| escape_path(path));
+        let [target, above] = [target, *above].map(escape_path);
         Some(format!(
             "{target} is read-only beneath {above}, which is writable: the host's FIFOs in it can \
              be written to, and nothing else; mount it elsewhere with --mount"

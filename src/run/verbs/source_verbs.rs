@@ -100,7 +100,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
             sources.extend(describe_listed(&store, listed)?);
         }
         Ok(SourceListing {
-            directory: escape_path(&store.path()),
+            directory: escape_path(store.path()),
             size_bytes: store.size_bytes(),
             used_bytes: store.used_bytes()?,
             sources,

@@ -16,8 +16,8 @@ use bundler::locate::{Located, locate};
 use bundler::manifests::text_of;
 use spec::check::add_source_lines;
 use spec::host_policy::HostPolicy;
-use spec::path::escape;
-use spec::report::{ErrorReport, WarningReport, with_causes};
+use spec::path::{escape, escape_path};
+use spec::report::{ErrorReport, WarningReport};
 use spec::units::count;
 
 /// Variables of other tools that require pinned references (AIP-26 and its implementer's guide).
@@ -101,12 +101,7 @@ pub fn bundle(
     printer: &Printer,
 ) -> u8 {
     if let Err((problem, hint)) = check_usage(bundle) {
-        let error = ErrorReport {
-            code: "usage".to_owned(),
-            message: problem.to_owned(),
-            hint: Some(hint.to_owned()),
-            source_line: None,
-        };
+        let error = ErrorReport::new("usage", problem).with_hint(hint);
         return printer.problem("refused", &error);
     }
     match make(bundle, context, policy, printer) {
@@ -213,7 +208,7 @@ fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
     if let (Some(written), Some(path)) = (bundled.written, &bundle.output) {
         let text = format!(
             "{}: {}, {} in {}; {}",
-            escape(path.as_os_str().as_bytes()),
+            escape_path(path),
             count(written.entries, "entry"),
             count(written.bytes, "byte"),
             written.archive_bytes,
@@ -235,10 +230,8 @@ fn print_errors(error: &BundleError, located: Option<&Located>, printer: &Printe
     if let BundleError::Manifest(errors) = error {
         for (error, source_line) in errors.iter().zip(source_lines) {
             let error = ErrorReport {
-                code: error.code().to_owned(),
-                message: error.to_string(),
-                hint: error.hint(),
                 source_line,
+                ..ErrorReport::of(error.code(), error, error.hint())
             };
             printer.problem("refused", &error);
         }
@@ -250,10 +243,8 @@ fn print_errors(error: &BundleError, located: Option<&Located>, printer: &Printe
         "refused"
     };
     let error = ErrorReport {
-        code: error.code().to_owned(),
-        message: with_causes(error),
-        hint: error.hint(),
         source_line: source_lines.flatten().next(),
+        ..ErrorReport::of(error.code(), error, error.hint())
     };
     printer.problem(what, &error)
 }

@@ -10,7 +10,6 @@
 
 use std::fs::{File, Metadata};
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::cli::context::ProcessContext;
 use spec::host_config::{self, InvalidConfig, Statement};
 use spec::host_policy::{DuplicateImage, ForbiddenGrant, HostPolicy, check_images, merge};
-use spec::path::{escape, quoted};
+use spec::path::{escape_path, quoted};
 use spec::report::ErrorReport;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -73,10 +72,8 @@ impl ConfigError {
             _ => None,
         };
         ErrorReport {
-            code: code.to_owned(),
-            message: spec::report::with_causes(self),
-            hint,
             source_line,
+            ..ErrorReport::of(code, self, hint)
         }
     }
 }
@@ -120,7 +117,7 @@ fn read(
     may_be_missing: bool,
     owner: Option<u32>,
 ) -> Result<Option<Statement>, ConfigError> {
-    let file = escape(path.as_os_str().as_bytes());
+    let file = escape_path(path);
     match read_bytes(path, may_be_missing, owner)? {
         Some(bytes) => Ok(Some(host_config::parse(&file, &bytes)?)),
         None => Ok(None),
@@ -133,7 +130,7 @@ pub(super) fn read_bytes(
     may_be_missing: bool,
     owner: Option<u32>,
 ) -> Result<Option<Vec<u8>>, ConfigError> {
-    let file = escape(path.as_os_str().as_bytes());
+    let file = escape_path(path);
     let opened = match open(path) {
         Err(error) if may_be_missing && is_missing(&error) => return Ok(None),
         other => other,
@@ -154,7 +151,6 @@ pub(super) fn read_bytes(
 /// Checks that only root and `owner` can change the file at `path`, and replace it in its directory or
 /// in that of its link's target.
 fn check_owner(path: &Path, status: Metadata, owner: u32) -> Result<(), ConfigError> {
-    let shown = |path: &Path| escape(path.as_os_str().as_bytes());
     let named = std::path::absolute(path).unwrap_or_else(|_unknown| path.to_owned());
     let real = path.canonicalize().unwrap_or_else(|_no_path| named.clone());
     let mut directories = vec![named.parent(), real.parent()];
@@ -177,12 +173,12 @@ fn check_owner(path: &Path, status: Metadata, owner: u32) -> Result<(), ConfigEr
                 format!("belongs to uid {}, expected {expected}", status.uid()),
                 format!(
                     "if you trust what it says: {sudo}chown {owner} {}",
-                    quoted(&shown(object))
+                    quoted(&escape_path(object))
                 ),
             )
         } else if is_writable(status) {
             let all = objects.iter().filter(|(_, status)| is_writable(status));
-            let all: Vec<_> = all.map(|(path, _)| quoted(&shown(path))).collect();
+            let all: Vec<_> = all.map(|(path, _)| quoted(&escape_path(path))).collect();
             (
                 format!(
                     "can be changed by other users (mode {:04o})",
@@ -194,8 +190,8 @@ fn check_owner(path: &Path, status: Metadata, owner: u32) -> Result<(), ConfigEr
             continue;
         };
         return Err(ConfigError::Untrusted {
-            file: shown(path),
-            object: shown(object),
+            file: escape_path(path),
+            object: escape_path(object),
             problem,
             hint,
         });

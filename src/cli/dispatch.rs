@@ -167,12 +167,7 @@ fn plain_printer(context: &ProcessContext) -> Printer {
 
 fn failed(error: &dyn std::error::Error) -> u8 {
     let printer = plain_printer(&ProcessContext::default());
-    printer.failure(&ErrorReport {
-        code: "host_failed".to_owned(),
-        message: with_causes(error),
-        hint: None,
-        source_line: None,
-    })
+    printer.failure(&ErrorReport::new("host_failed", with_causes(error)))
 }
 
 /// Turns `runner help VERB` into `runner VERB --help`. Drops the words after the verbs, except an

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::io::Errno;
 
-use crate::cli::report_file::ReportFile;
-use crate::cli::report_target::{self, Opened, TargetError};
+use crate::cli::report_file::{Found, ReportFile};
+use crate::cli::report_target::{self, TargetError};
 use crate::run::events::{EventStream, LostEvents};
 use spec::path::escape;
 use spec::report::{Report, WarningReport};
@@ -40,8 +40,8 @@ impl Events {
             errno,
         };
         let (stream, file) = match report_target::open(FLAG, value)? {
-            Opened::Stream(fd) => (EventStream::to(fd.as_fd()).map_err(failed)?, None),
-            Opened::File(file) => {
+            Found::Stream(fd) => (EventStream::to(fd.as_fd()).map_err(failed)?, None),
+            Found::File(file) => {
                 let written = file.open_in_place().map_err(failed)?;
                 let stream = EventStream::to(written.as_fd()).map_err(failed)?;
                 (stream, Some((file, written)))

@@ -94,12 +94,11 @@ pub(super) fn logs(args: &Inspect, caller: &Caller, printer: &Printer) -> u8 {
     let streams = match read_output(caller, run_id) {
         Ok(Some(streams)) => streams,
         Ok(None) => {
-            let error = ErrorReport {
-                code: "output_not_recorded".to_owned(),
-                message: format!("the history has no output of run {run_id}"),
-                hint: Some("start a run with --record-output to keep its output".to_owned()),
-                source_line: None,
-            };
+            let error = ErrorReport::new(
+                "output_not_recorded",
+                format!("the history has no output of run {run_id}"),
+            )
+            .with_hint("start a run with --record-output to keep its output");
             return printer.problem("refused", &error);
         }
         Err(error) => return printer.failure(&error.report()),

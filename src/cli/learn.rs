@@ -22,7 +22,7 @@ use spec::egress_report::HostTraffic;
 use spec::host_config::{self, WrittenFlags};
 use spec::host_policy::{HostPolicy, names};
 use spec::network::HostLearning;
-use spec::path::{escape, quoted};
+use spec::path::{escape, escape_path, quoted};
 use spec::report::{ErrorReport, Report, with_causes};
 use spec::request::{BundleArgument, Grant, Request, Subject};
 
@@ -151,12 +151,11 @@ impl PolicyTarget {
                 .symlink_metadata()
                 .is_err_and(|error| error.kind() == ErrorKind::NotFound)
         {
-            return Err(ErrorReport {
-                code: "usage".to_owned(),
-                message: format!("there is no bundle {}", escape(path.as_os_str().as_bytes())),
-                hint: Some("to learn from a command: runner learn -o FILE -- CMD".to_owned()),
-                source_line: None,
-            });
+            return Err(ErrorReport::new(
+                "usage",
+                format!("there is no bundle {}", escape_path(path)),
+            )
+            .with_hint("to learn from a command: runner learn -o FILE -- CMD"));
         }
         let learns_hosts = self.flags.learn_net;
         request.network.report_denials = true;
@@ -312,26 +311,21 @@ fn read_merged(path: &Path, context: &ProcessContext) -> Result<Option<Merged>, 
 }
 
 fn not_merged(name: &[u8], error: &NotAdded) -> ErrorReport {
-    ErrorReport {
-        code: "policy_not_merged".to_owned(),
-        message: format!("nothing can be added to {}: {error}", escape(name)),
-        hint: Some(
-            "write each entry of `ro`, `rw` and `allow_net` on a line of its own: - ENTRY"
-                .to_owned(),
-        ),
-        source_line: None,
-    }
+    ErrorReport::new(
+        "policy_not_merged",
+        format!("nothing can be added to {}: {error}", escape(name)),
+    )
+    .with_hint("write each entry of `ro`, `rw` and `allow_net` on a line of its own: - ENTRY")
 }
 
 fn exists_already(name: &[u8]) -> ErrorReport {
     let shown = escape(name);
-    ErrorReport {
-        code: "policy_exists".to_owned(),
-        message: format!("--output={shown} exists, and its contents would be lost"),
-        hint: Some(format!(
-            "add --merge to keep what it has, or remove it first: rm {}",
-            quoted(&shown)
-        )),
-        source_line: None,
-    }
+    ErrorReport::new(
+        "policy_exists",
+        format!("--output={shown} exists, and its contents would be lost"),
+    )
+    .with_hint(format!(
+        "add --merge to keep what it has, or remove it first: rm {}",
+        quoted(&shown)
+    ))
 }

@@ -45,16 +45,15 @@ pub(super) fn start(
         (format, levels) => {
             let levels = levels.unwrap_or("debug".as_ref());
             let targets = levels.to_str().and_then(parse_levels);
-            let targets = targets.ok_or_else(|| ErrorReport {
-                code: "usage".to_owned(),
-                message: format!(
-                    "{VARIABLE}: `{}` is not a level",
-                    escape(levels.as_encoded_bytes())
-                ),
-                hint: Some(
-                    "use off, error, warn, info, debug or trace, or MODULE= before it".to_owned(),
-                ),
-                source_line: None,
+            let targets = targets.ok_or_else(|| {
+                ErrorReport::new(
+                    "usage",
+                    format!(
+                        "{VARIABLE}: `{}` is not a level",
+                        escape(levels.as_encoded_bytes())
+                    ),
+                )
+                .with_hint("use off, error, warn, info, debug or trace, or MODULE= before it")
             })?;
             let lines = tracing_subscriber::fmt::layer()
                 .with_writer(std::io::stderr)

@@ -2,14 +2,14 @@
 //! replaced as a whole, as that of `--json` is.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::cli::print::write_all;
-use crate::cli::report_file::{self, FileError, Found, ReportFile};
+use crate::cli::report_file::{self, FileError, Found};
 use crate::cli::report_target::TargetError;
 use crate::page::{self, PageError};
 use spec::path::escape;
@@ -21,13 +21,7 @@ pub(super) struct PageTarget {
     flag: &'static str,
     /// The flag's value, escaped.
     name: String,
-    file: Target,
-}
-
-#[derive(Debug)]
-enum Target {
-    Stream(OwnedFd),
-    File(ReportFile),
+    file: Found,
 }
 
 impl PageTarget {
@@ -41,12 +35,10 @@ impl PageTarget {
         if !bytes.to_ascii_lowercase().ends_with(EXTENSION) {
             return Err(TargetError::NoPage { flag, found: name });
         }
-        let file = match report_file::open(bytes) {
-            Ok(Found::Stream(fd)) => Target::Stream(fd),
-            Ok(Found::File(file)) => Target::File(file),
-            Err(error) => return Err(error.at_open(flag, name)),
-        };
-        Ok(Self { flag, name, file })
+        match report_file::open(bytes) {
+            Ok(file) => Ok(Self { flag, name, file }),
+            Err(error) => Err(error.at_open(flag, name)),
+        }
     }
 
     /// Writes the page of the document `report`.
@@ -58,8 +50,8 @@ impl PageTarget {
         let page = page::render(&report)?;
         let mut fill = |fd: BorrowedFd<'_>| Ok(write_all(fd, page.as_bytes())?);
         let written = match &self.file {
-            Target::Stream(fd) => fill(fd.as_fd()),
-            Target::File(file) => file.write(&mut fill),
+            Found::Stream(fd) => fill(fd.as_fd()),
+            Found::File(file) => file.write(&mut fill),
         };
         match written {
             Ok(()) | Err(FileError::Call(Errno::PIPE)) => Ok(()),

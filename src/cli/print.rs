@@ -227,12 +227,10 @@ impl Printer {
     pub(crate) fn bytes(&self, bytes: &[u8], code: u8) -> u8 {
         match write_all(rustix::stdio::stdout(), bytes) {
             Ok(()) | Err(Errno::PIPE) => code,
-            Err(errno) => self.failure(&ErrorReport {
-                code: "output_unwritable".to_owned(),
-                message: format!("standard output cannot be written: {errno}"),
-                hint: None,
-                source_line: None,
-            }),
+            Err(errno) => self.failure(&ErrorReport::new(
+                "output_unwritable",
+                format!("standard output cannot be written: {errno}"),
+            )),
         }
     }
 }

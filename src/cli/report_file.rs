@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, U
 use rustix::io::Errno;
 
 use sys::file::errno_of;
-use sys::process::random;
+use sys::process::random_digits;
 use sys::trusted_links::{self, Unopened};
 
 /// Temporary names that are tried.
@@ -42,7 +42,7 @@ impl From<Errno> for FileError {
 
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A device or a FIFO, which is written directly.
+    /// A device, a FIFO or an inherited descriptor, which is written directly.
     Stream(OwnedFd),
     /// A regular file, or no file yet.
     File(ReportFile),
@@ -261,9 +261,7 @@ fn probe_mode(directory: BorrowedFd<'_>) -> Result<Mode, Errno> {
 fn make_temporary(directory: BorrowedFd<'_>) -> Result<(String, OwnedFd), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _try in 0..NAME_TRIES {
-        let mut bytes = [0; 8];
-        random(&mut bytes)?;
-        let name = format!(".report-{:016x}.tmp", u64::from_le_bytes(bytes));
+        let name = format!(".report-{}.tmp", random_digits()?);
         match rustix::fs::openat(directory, &*name, flags, Mode::from_raw_mode(0o644)) {
             Err(Errno::EXIST) => (),
             other => return other.map(|file| (name, file)),

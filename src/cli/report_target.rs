@@ -40,14 +40,6 @@ pub(crate) enum ReportTarget {
 /// What the variable of a switch may be, besides empty.
 const SWITCH_VALUES: [&str; 8] = ["0", "1", "false", "no", "off", "on", "true", "yes"];
 
-/// What the value of a flag names.
-#[derive(Debug)]
-pub(super) enum Opened {
-    /// An inherited descriptor, a device or a FIFO.
-    Stream(OwnedFd),
-    File(ReportFile),
-}
-
 /// Why the value of `flag` cannot be written. Texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
@@ -104,12 +96,8 @@ pub(crate) enum TargetError {
 impl TargetError {
     #[must_use]
     pub(crate) fn report(&self) -> ErrorReport {
-        ErrorReport {
-            code: "report_unwritable".to_owned(),
-            message: spec::report::with_causes(self),
-            hint: Some(self.hint()),
-            source_line: None,
-        }
+        ErrorReport::new("report_unwritable", spec::report::with_causes(self))
+            .with_hint(self.hint())
     }
 
     fn hint(&self) -> String {
@@ -166,8 +154,8 @@ impl ReportTarget {
             return Err(TargetError::Switch { found: name });
         }
         Ok(match open(JSON, value)? {
-            Opened::Stream(fd) => Self::Open { fd, name },
-            Opened::File(file) => Self::File { file, name },
+            Found::Stream(fd) => Self::Open { fd, name },
+            Found::File(file) => Self::File { file, name },
         })
     }
 
@@ -250,7 +238,7 @@ fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwrit
 ///
 /// # Errors
 /// [`TargetError`] if it cannot be written, or if the body writes there, too.
-pub(super) fn open(flag: &'static str, value: &OsStr) -> Result<Opened, TargetError> {
+pub(super) fn open(flag: &'static str, value: &OsStr) -> Result<Found, TargetError> {
     let bytes = value.as_bytes();
     let name = escape(bytes);
     match descriptor_number(bytes) {
@@ -258,18 +246,14 @@ pub(super) fn open(flag: &'static str, value: &OsStr) -> Result<Opened, TargetEr
         Some(Some(number)) => {
             let opened = open_descriptor(number);
             opened
-                .map(Opened::Stream)
+                .map(Found::Stream)
                 .map_err(|cause| TargetError::Descriptor {
                     flag,
                     number,
                     cause,
                 })
         }
-        None => match report_file::open(bytes) {
-            Ok(Found::Stream(fd)) => Ok(Opened::Stream(fd)),
-            Ok(Found::File(file)) => Ok(Opened::File(file)),
-            Err(error) => Err(error.at_open(flag, name)),
-        },
+        None => report_file::open(bytes).map_err(|error| error.at_open(flag, name)),
     }
 }
 

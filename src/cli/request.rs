@@ -17,8 +17,8 @@ use spec::host_config::{HostPath, WrittenFlags};
 use spec::host_policy::{HostPolicy, names, union};
 use spec::limits::{Limit, UNLIMITED};
 use spec::oci::reference::ReferenceError;
-use spec::path::escape;
-use spec::report::{ErrorReport, with_causes};
+use spec::path::{escape, escape_path};
+use spec::report::ErrorReport;
 use spec::request::{
     BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
     Request, StreamOptions, Subject,
@@ -100,12 +100,7 @@ impl RequestError {
                 | EnvironmentError::SecretNotSet { .. } => ("secret_unresolved", None),
             },
         };
-        ErrorReport {
-            code: code.to_owned(),
-            message: with_causes(self),
-            hint,
-            source_line: None,
-        }
+        ErrorReport::of(code, self, hint)
     }
 }
 
@@ -372,7 +367,7 @@ pub(super) fn absolute(
     path: &Path,
     context: &ProcessContext,
 ) -> Result<PathBuf, RequestError> {
-    let found = || escape(path.as_os_str().as_bytes());
+    let found = || escape_path(path);
     if path.as_os_str().is_empty() {
         return Err(RequestError::Flag {
             flag,

@@ -37,14 +37,7 @@ pub(crate) fn execute(verb: &str, words: &[OsString], printer: &Printer) -> u8 {
 fn failed(program: &str, error: &std::io::Error, printer: &Printer) -> u8 {
     printer.problem(
         "refused",
-        &ErrorReport {
-            code: "server_missing".to_owned(),
-            message: format!("{program}: {error}"),
-            hint: Some(
-                "install `runner-server` of the same version in the directory of `runner`"
-                    .to_owned(),
-            ),
-            source_line: None,
-        },
+        &ErrorReport::new("server_missing", format!("{program}: {error}"))
+            .with_hint("install `runner-server` of the same version in the directory of `runner`"),
     )
 }

@@ -122,12 +122,8 @@ fn write_report(
     let Some(json) = json_of(words, context) else {
         return Ok(());
     };
-    let error = ErrorReport {
-        code: "usage".to_owned(),
-        message: mistake.problem.clone(),
-        hint: Some(mistake.hints.join("; ")),
-        source_line: None,
-    };
+    let error =
+        ErrorReport::new("usage", mistake.problem.clone()).with_hint(mistake.hints.join("; "));
     let target = ReportTarget::open(&json)?;
     match words.get(1).and_then(|verb| verb.to_str()) {
         Some("plan") => target.write(&PlanReport::refused(error)),

@@ -215,16 +215,13 @@ pub(crate) fn why(arguments: Why, context: &ProcessContext) -> u8 {
 }
 
 fn no_question() -> ErrorReport {
-    ErrorReport {
-        code: "usage".to_owned(),
-        message: "found no question; expected --path, --host or --syscall, or a run alone"
-            .to_owned(),
-        hint: Some(
-            "`runner why last` explains the last run; `runner inspect` prints its report as JSON"
-                .to_owned(),
-        ),
-        source_line: None,
-    }
+    ErrorReport::new(
+        "usage",
+        "found no question; expected --path, --host or --syscall, or a run alone",
+    )
+    .with_hint(
+        "`runner why last` explains the last run; `runner inspect` prints its report as JSON",
+    )
 }
 
 fn answer(

@@ -27,7 +27,7 @@ use spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use spec::io::fs_root::FsRootError;
 use spec::manifest::ManifestError;
 use spec::outcome::Outcome;
-use spec::report::{ErrorReport, with_causes};
+use spec::report::ErrorReport;
 use spec::run_form::RunError as RunValueError;
 use spec::tokens::TokenError;
 use store::HistoryError;
@@ -345,43 +345,43 @@ impl RunError {
         }
     }
 
-    fn code(&self) -> String {
+    fn code(&self) -> &str {
         match self {
-            Self::Unpack(error) => error.code().to_owned(),
-            Self::Reader(problem) => problem.code.clone(),
-            Self::Manifest { error, .. } => error.code().to_owned(),
-            Self::Bundle { error, .. } => error.code().to_owned(),
-            Self::RunValue(error) => error.code().to_owned(),
-            Self::RunForm(error) => error.code().to_owned(),
-            Self::Limit(error) => error.code().to_owned(),
-            Self::Image(error) => error.code().to_owned(),
-            Self::ImagePull { error, .. } => error.code().to_owned(),
-            Self::ImageUser(error) => error.code().to_owned(),
-            Self::NodePermission(_) => "provider_unavailable".to_owned(),
-            Self::Scratch(error) => error.code().to_owned(),
-            Self::Secret(error) => error.code().to_owned(),
-            Self::Source(error) => error.code().to_owned(),
-            Self::Token { error, .. } => error.code().to_owned(),
-            Self::Contract { error, .. } => error.code().to_owned(),
-            Self::FsRoot(_) => "fs_root_invalid".to_owned(),
-            Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
-            Self::InputsInvalid(_) => "invalid-input".to_owned(),
-            Self::Output { code, .. } => (*code).to_owned(),
-            Self::Undelivered { .. } => "output_undelivered".to_owned(),
-            Self::Ungranted(_) => "grant_required".to_owned(),
-            Self::Preparation(error) => error.code().to_owned(),
-            Self::Unrecorded(_) => "run_unrecorded".to_owned(),
-            Self::History(_) => "history_unusable".to_owned(),
-            Self::NoManifest { .. } => "manifest_missing".to_owned(),
-            Self::Argument { code, .. } => (*code).to_owned(),
-            Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code().to_owned(),
-            Self::Cgroup(_) => "cgroup_failed".to_owned(),
-            Self::Records(_) => "runtime_directory_unusable".to_owned(),
-            Self::Host { .. } => "host_failed".to_owned(),
-            Self::InitDied { .. } => "init_died".to_owned(),
-            Self::Unkillable => "unkillable".to_owned(),
-            Self::Cancelled { .. } => "cancelled".to_owned(),
-            Self::TimedOut { .. } => BODY_NOT_STARTED.to_owned(),
+            Self::Unpack(error) => error.code(),
+            Self::Reader(problem) => &problem.code,
+            Self::Manifest { error, .. } => error.code(),
+            Self::Bundle { error, .. } => error.code(),
+            Self::RunValue(error) => error.code(),
+            Self::RunForm(error) => error.code(),
+            Self::Limit(error) => error.code(),
+            Self::Image(error) => error.code(),
+            Self::ImagePull { error, .. } => error.code(),
+            Self::ImageUser(error) => error.code(),
+            Self::NodePermission(_) => "provider_unavailable",
+            Self::Scratch(error) => error.code(),
+            Self::Secret(error) => error.code(),
+            Self::Source(error) => error.code(),
+            Self::Token { error, .. } => error.code(),
+            Self::Contract { error, .. } => error.code(),
+            Self::FsRoot(_) => "fs_root_invalid",
+            Self::InputsUnreadable(_) => "inputs_unreadable",
+            Self::InputsInvalid(_) => "invalid-input",
+            Self::Output { code, .. } => code,
+            Self::Undelivered { .. } => "output_undelivered",
+            Self::Ungranted(_) => "grant_required",
+            Self::Preparation(error) => error.code(),
+            Self::Unrecorded(_) => "run_unrecorded",
+            Self::History(_) => "history_unusable",
+            Self::NoManifest { .. } => "manifest_missing",
+            Self::Argument { code, .. } => code,
+            Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code(),
+            Self::Cgroup(_) => "cgroup_failed",
+            Self::Records(_) => "runtime_directory_unusable",
+            Self::Host { .. } => "host_failed",
+            Self::InitDied { .. } => "init_died",
+            Self::Unkillable => "unkillable",
+            Self::Cancelled { .. } => "cancelled",
+            Self::TimedOut { .. } => BODY_NOT_STARTED,
         }
     }
 
@@ -433,15 +433,13 @@ impl RunError {
     #[must_use]
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
-            code: self.code(),
-            message: with_causes(self),
-            hint: self.hint(),
             source_line: match self {
                 Self::Manifest { source_line, .. } | Self::Bundle { source_line, .. } => {
                     source_line.clone()
                 }
                 _ => None,
             },
+            ..ErrorReport::of(self.code(), self, self.hint())
         }
     }
 }

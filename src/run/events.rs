@@ -6,14 +6,15 @@
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::run::recorder::now;
 use sandbox::supervise::streams::Writer;
 use spec::events::{Event, EventKind};
 use spec::report::Report;
-use spec::utc::text_of_milliseconds;
+use spec::utc::text_since_1970;
 
 /// Bytes that wait for a slow reader. While they wait, further events are lost.
 const PENDING_BYTES_MAX: usize = 1 << 20;
@@ -95,7 +96,7 @@ impl Stream {
         let event = Event {
             seq: self.next_seq,
             run_id,
-            at: now(),
+            at: text_since_1970(now()),
             kind,
         };
         self.next_seq += 1;
@@ -148,12 +149,6 @@ impl Stream {
         self.lost += u64::try_from(lines).unwrap_or(u64::MAX);
         self.pending.clear();
     }
-}
-
-fn now() -> String {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let milliseconds = since_1970.unwrap_or_default().as_millis();
-    text_of_milliseconds(u64::try_from(milliseconds).unwrap_or_default())
 }
 
 #[cfg(test)]

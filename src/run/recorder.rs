@@ -1,16 +1,15 @@
 //! Keeps a run in the history of its user.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::run::error::RunError;
 use secrets::mask::Masks;
 use spec::history::{AuditPolicy, HistoryLine, SecretDecision, SecretLine, StartedRun};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::{BundleArgument, Request, Subject};
-use spec::utc::text_of_milliseconds;
+use spec::utc::text_since_1970;
 use store::{History, HistoryError};
 use sys::allocator::keep_from_children;
 
@@ -104,7 +103,7 @@ impl Recorder {
         for decision in decisions {
             let line = HistoryLine::Secret(SecretLine {
                 run_id,
-                at: text_of_milliseconds(u64::try_from(now().as_millis()).unwrap_or_default()),
+                at: text_since_1970(now()),
                 decision,
             });
             let warning = self.before_the_body(&line)?;
@@ -192,12 +191,7 @@ fn check_flags(policy: AuditPolicy, wanted: RecordFlags) -> Result<(), ErrorRepo
         ),
         _ => return Ok(()),
     };
-    Err(ErrorReport {
-        code: code.to_owned(),
-        message: message.to_owned(),
-        hint: Some(hint.to_owned()),
-        source_line: None,
-    })
+    Err(ErrorReport::new(code, message).with_hint(hint))
 }
 
 fn open(directory: &Path) -> Result<History, HistoryError> {
@@ -207,7 +201,7 @@ fn open(directory: &Path) -> Result<History, HistoryError> {
     History::open(directory, now(), random)
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default()
@@ -221,7 +215,7 @@ fn warning(error: &HistoryError) -> WarningReport {
 fn subject(request: &Request) -> Vec<String> {
     let mut words: Vec<String> = match &request.subject {
         Subject::Bundle(BundleArgument::Stdin) => vec!["-".to_owned()],
-        Subject::Bundle(BundleArgument::Path(path)) => vec![escape(path.as_os_str().as_bytes())],
+        Subject::Bundle(BundleArgument::Path(path)) => vec![escape_path(path)],
         Subject::Command(words) => words.iter().map(|word| escape(word)).collect(),
         Subject::Sandbox => vec!["sandbox".to_owned()],
     };

@@ -1,9 +1,8 @@
 //! Builds the report: phases, usage, exit, streams.
 
 use std::cell::RefCell;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
@@ -19,6 +18,7 @@ use crate::run::planning::limits::EffectiveLimits;
 use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
 use crate::run::planning::programs::line_ends::{NOT_FOUND, StartedProgram};
 use crate::run::planning::resolved::ResolvedRun;
+use crate::run::recorder::now;
 use crate::run::sources::MaterializedSources;
 use crate::run::supervision::{
     DenialsReport, Supervised, Watched, network_report, refused_calls, signal_denials, usage_report,
@@ -37,7 +37,7 @@ use spec::image_report::RootKind;
 use spec::limits::Limit;
 use spec::observation::Observation;
 use spec::outcome::Outcome;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::{
     BundleView, Denial, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Usage,
     WarningReport,
@@ -45,7 +45,7 @@ use spec::report::{
 use spec::syscall_policy::SyscallPolicyName;
 use spec::ulid::ulid;
 use spec::units;
-use spec::utc::text_of_milliseconds;
+use spec::utc::text_since_1970;
 
 /// The result of a stage, and its warnings even if it failed.
 #[derive(Debug)]
@@ -344,7 +344,7 @@ impl ReportBuilder {
     }
 
     pub(super) fn record_kept_directory(&mut self, directory: &Path) {
-        self.report.kept = Some(escape(directory.as_os_str().as_bytes()));
+        self.report.kept = Some(escape_path(directory));
     }
 
     /// Records how the body ended: usage, exit, outcome.
@@ -488,9 +488,7 @@ pub(super) struct Beginning {
 impl Beginning {
     /// `seed` makes the id unique.
     pub(super) fn now(seed: [u8; 10]) -> Self {
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_1970 = now();
         Self {
             since_1970,
             run_id: ulid(unix_ms(since_1970), seed),
@@ -503,7 +501,7 @@ impl Beginning {
 
     pub(super) fn report(&self) -> Report {
         let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
-        report.started_at = text_of_milliseconds(unix_ms(self.since_1970));
+        report.started_at = text_since_1970(self.since_1970);
         report
     }
 }

@@ -6,6 +6,7 @@ use rustix::io::{Errno, retry_on_intr};
 use sha2::Digest as _;
 
 use spec::digest::Digest;
+use sys::file::write_all;
 
 /// Large enough that the calls cost little beside the hashing.
 pub(super) const BUFFER_BYTES: usize = 256 * 1_024;
@@ -51,17 +52,6 @@ pub(super) fn copy_hashed(
         0 => Ok(Digest::from_hasher(hasher)),
         _ => Err(CopyError::Grew),
     }
-}
-
-pub(super) fn write_all(sink: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match retry_on_intr(|| rustix::io::write(sink, bytes))? {
-            // write(2) to a regular file never returns 0; do not loop on it.
-            0 => return Err(Errno::IO),
-            written => bytes = &bytes[written..],
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -328,10 +328,8 @@ impl ScratchError {
 impl From<&ScratchError> for ErrorReport {
     fn from(error: &ScratchError) -> Self {
         Self {
-            code: error.code().to_owned(),
-            message: error.to_string(),
             hint: error.hint().map(str::to_owned),
-            source_line: None,
+            ..Self::new(error.code(), error.to_string())
         }
     }
 }

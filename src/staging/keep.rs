@@ -8,18 +8,18 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fmt::Display;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::staging::copy::{BUFFER_BYTES, write_all};
+use crate::staging::copy::BUFFER_BYTES;
 use crate::staging::directory;
 use crate::staging::error::{ScratchError, Unfit};
 use crate::staging::source::{HardLinks, open_regular};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::units;
+use sys::file::write_all;
 
 /// Levels that are open at once, on each side.
 const OPEN_LEVELS_MAX: usize = 64;
@@ -51,7 +51,7 @@ pub struct Kept {
 /// [`ScratchError::Tree`] if `into` cannot be made, a directory cannot be copied, or directories are
 /// moved meanwhile; what was kept so far stays.
 pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, ScratchError> {
-    let shown = escape(into.as_os_str().as_bytes());
+    let shown = escape_path(into);
     let failed = |call| tree_error(call, &shown);
     rustix::fs::mkdirat(CWD, into, Mode::RWXU).map_err(failed("mkdir"))?;
     let sink = directory::open_made(CWD, into).map_err(failed("open"))?;

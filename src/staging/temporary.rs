@@ -69,15 +69,10 @@ impl TemporaryName {
         run_id: &str,
         number: u32,
     ) -> Result<Self, Unwritable> {
-        let name = RelPath::parse(format!(".runner-{run_id}-{number}.tmp").as_bytes())
-            .map_err(Unwritable::NameTooLong)?;
-        match parent {
-            None => Ok(Self(name)),
-            Some(parent) => parent
-                .join(&name)
-                .map(Self)
-                .map_err(Unwritable::NameTooLong),
-        }
+        let name = format!(".runner-{run_id}-{number}.tmp");
+        RelPath::parse_in(parent, name.as_bytes())
+            .map(Self)
+            .map_err(Unwritable::NameTooLong)
     }
 
     /// Reads a path from a record.

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::staging::error::ScratchError;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use sys::credentials::HostIds;
 use sys::lock::try_claim_byte;
 use sys::trusted_links::{self, Unopened};
@@ -35,7 +35,7 @@ impl Workspace {
     /// [`ScratchError::WorkspaceUnusable`] with the errno of open(2), fstat(2), or of reading
     /// `/proc/self/uid_map`.
     pub fn open(path: &Path) -> Result<Self, ScratchError> {
-        let shown = escape(path.as_os_str().as_bytes());
+        let shown = escape_path(path);
         let failed = |call| {
             let path = shown.clone();
             move |errno| ScratchError::WorkspaceUnusable { path, call, errno }

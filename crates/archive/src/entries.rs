@@ -355,11 +355,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         self.name.clone_from(&name);
         self.members += 1;
         if self.members > self.limits.entries {
-            return Err(UnpackError::TooManyEntries {
-                index: self.index,
-                name: shown(&name),
-                limit: self.limits.entries,
-            });
+            return Err(self.refused(Refusal::too_many_entries(self.limits.entries)));
         }
         let (path, kind) = classify(
             &name,

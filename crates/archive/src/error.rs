@@ -76,6 +76,18 @@ impl Refusal {
         Self::new("hard_link_itself", "it is a hard link to itself")
     }
 
+    /// For the first entry beyond the limit.
+    pub fn too_many_entries(limit: u64) -> Self {
+        let message = format!("more than {limit} entries, directories included");
+        Self::new("entries_limit", message).with_hint(Self::LEAVE_OUT)
+    }
+
+    /// Paths and link targets together are too long; the limit is derived from that for entries.
+    pub fn too_long_names(limit_bytes: u64) -> Self {
+        let message = format!("more than {} in all names", limit(&limit_bytes));
+        Self::new("name_bytes_limit", message).with_hint(Self::LEAVE_OUT)
+    }
+
     /// The target of a hard link does not occur earlier in the archive.
     pub(crate) fn hard_link_missing(target: &[u8]) -> Self {
         let target = shown(target);
@@ -177,27 +189,11 @@ pub enum UnpackError {
         name: String,
         refusal: Refusal,
     },
-    #[error("entry {index}, `{name}`: more than {limit} entries, directories included")]
-    TooManyEntries {
-        /// Position of the first entry beyond the limit.
-        index: u64,
-        name: String,
-        limit: u64,
-    },
     #[error("entry {index}, `{name}`: more than {} in all files", limit(.limit_bytes))]
     TooManyBytes {
         /// Position of the first entry beyond the limit.
         index: u64,
         name: String,
-        limit_bytes: u64,
-    },
-    /// Paths and link targets together are too long.
-    #[error("entry {index}, `{name}`: more than {} in all names", limit(.limit_bytes))]
-    TooLongNames {
-        /// Position of the first entry beyond the limit.
-        index: u64,
-        name: String,
-        /// The limit, derived from the limit for entries.
         limit_bytes: u64,
     },
     /// A file changed during reading.
@@ -276,9 +272,7 @@ impl UnpackError {
             Self::Damaged(refusal) | Self::Refused(refusal) | Self::Entry { refusal, .. } => {
                 (refusal.code, refusal.hint)
             }
-            Self::TooManyEntries { .. } => ("entries_limit", Some(Refusal::LEAVE_OUT)),
             Self::TooManyBytes { .. } => ("unpacked_bytes_limit", Some(Refusal::LEAVE_OUT)),
-            Self::TooLongNames { .. } => ("name_bytes_limit", Some(Refusal::LEAVE_OUT)),
             Self::SourceChanged { .. } => (
                 "source_changed",
                 Some("run it again once nothing writes to the directory"),

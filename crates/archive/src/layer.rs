@@ -235,14 +235,10 @@ fn resolve_whiteout_directory(
     }
 }
 
-fn join(
+pub(crate) fn join(
     at: EntryPosition<'_>,
     directory: Option<&RelPath>,
     name: &[u8],
 ) -> Result<RelPath, UnpackError> {
-    let whole = match directory {
-        Some(directory) => [directory.as_bytes(), b"/", name].concat(),
-        None => name.to_vec(),
-    };
-    RelPath::parse(&whole).map_err(|error| at.refused(Refusal::path(error)))
+    RelPath::parse_in(directory, name).map_err(|error| at.refused(Refusal::path(error)))
 }

@@ -339,20 +339,14 @@ impl<'a> LayerWriter<'a> {
         self.created += 1;
         self.name_bytes += name_bytes as u64;
         self.disk_bytes += INODE_BYTES;
-        let (index, name) = (at.index, shown(path.as_bytes()));
-        if self.created > self.limits.entries {
-            let limit = self.limits.entries;
-            return Err(UnpackError::TooManyEntries { index, name, limit });
-        }
-        if self.name_bytes > self.limits.name_bytes {
-            let limit_bytes = self.limits.name_bytes;
-            return Err(UnpackError::TooLongNames {
-                index,
-                name,
-                limit_bytes,
-            });
-        }
-        Ok(())
+        let refusal = if self.created > self.limits.entries {
+            Refusal::too_many_entries(self.limits.entries)
+        } else if self.name_bytes > self.limits.name_bytes {
+            Refusal::too_long_names(self.limits.name_bytes)
+        } else {
+            return Ok(());
+        };
+        Err(UnpackError::entry(at.index, path.as_bytes(), refusal))
     }
 
     fn create_directory(

@@ -11,7 +11,7 @@ use crate::links::check_target;
 use crate::tree::archive_order;
 use crate::tree_writer::{TreeWriter, is_in_version_control};
 use crate::unpack::{UnpackLimits, Unpacked};
-use spec::path::{PathError, RelPath};
+use spec::path::RelPath;
 use sys::credentials::HostIds;
 use sys::file::{CallError, open_beneath, type_name};
 
@@ -112,16 +112,13 @@ impl Walk<'_> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let path = join(path, name)
+            let path = RelPath::parse_in(path, name)
                 .map_err(|error| UnpackError::entry(self.index, name, Refusal::path(error)))?;
             self.listed += 1;
             // Checked here because all names of a directory are in memory before it is visited.
             if self.listed > self.limits.entries {
-                return Err(UnpackError::TooManyEntries {
-                    index: self.listed,
-                    name: shown(path.as_bytes()),
-                    limit: self.limits.entries,
-                });
+                let refusal = Refusal::too_many_entries(self.limits.entries);
+                return Err(UnpackError::entry(self.listed, path.as_bytes(), refusal));
             }
             let file_type = match entry.file_type() {
                 FileType::Unknown => {
@@ -232,14 +229,6 @@ impl Walk<'_> {
         }
         sink.end();
         Ok(())
-    }
-}
-
-fn join(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> {
-    let name = RelPath::parse(name)?;
-    match parent {
-        Some(parent) => parent.join(&name),
-        None => Ok(name),
     }
 }
 

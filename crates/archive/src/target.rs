@@ -261,15 +261,8 @@ fn set_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(), Un
 ///
 /// # Errors
 /// [`UnpackError::Target`] with the errno: ENOSPC if no space is left.
-pub fn write_all(file: BorrowedFd<'_>, path: &RelPath, mut data: &[u8]) -> Result<(), UnpackError> {
-    while !data.is_empty() {
-        match rustix::io::write(file, data) {
-            Ok(count) => data = data.get(count..).unwrap_or_default(),
-            Err(Errno::INTR) => (),
-            Err(errno) => return Err(failed("write", path, errno)),
-        }
-    }
-    Ok(())
+pub fn write_all(file: BorrowedFd<'_>, path: &RelPath, data: &[u8]) -> Result<(), UnpackError> {
+    sys::file::write_all(file, data).map_err(|errno| failed("write", path, errno))
 }
 
 /// Creates the error of `call` on `path` beneath the target.

@@ -292,20 +292,8 @@ fn conflict_error(
             "entry_other_type",
             format!("it is {kind}, and an earlier entry of that name is {existing}"),
         ),
-        Conflict::TooManyEntries => {
-            return UnpackError::TooManyEntries {
-                index,
-                name: shown(path.as_bytes()),
-                limit: limits.entries,
-            };
-        }
-        Conflict::TooLongNames => {
-            return UnpackError::TooLongNames {
-                index,
-                name: shown(path.as_bytes()),
-                limit_bytes: limits.name_bytes,
-            };
-        }
+        Conflict::TooManyEntries => Refusal::too_many_entries(limits.entries),
+        Conflict::TooLongNames => Refusal::too_long_names(limits.name_bytes),
     };
     UnpackError::entry(index, path.as_bytes(), refusal)
 }

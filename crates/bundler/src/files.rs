@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use sys::file::{CallError, errno_of, open_beneath, type_name};
 
 /// An entry of the tree.
@@ -71,7 +70,7 @@ impl FileIdentity {
     pub fn at(path: &Path) -> Result<Self, CallError> {
         rustix::fs::stat(path)
             .map(|status| Self::from_stat(&status))
-            .map_err(|errno| CallError::new("stat", shown(path), errno))
+            .map_err(|errno| CallError::new("stat", escape_path(path), errno))
     }
 
     /// Takes device and inode of a status.
@@ -112,11 +111,6 @@ impl Found {
     }
 }
 
-/// Formats a path of the host for messages.
-pub(crate) fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
-}
-
 /// Files beneath an open directory, accessed with openat2(2) only.
 #[derive(Debug)]
 pub struct DirectoryFiles {
@@ -143,7 +137,7 @@ impl DirectoryFiles {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
             .map(Self::new)
-            .map_err(|errno| CallError::new("open", shown(path), errno))
+            .map_err(|errno| CallError::new("open", escape_path(path), errno))
     }
 
     /// Calls `call` with the open parent of `path` and its last segment.

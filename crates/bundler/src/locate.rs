@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::BundleError;
-use crate::files::{DirectoryFiles, shown};
+use crate::files::DirectoryFiles;
 use crate::manifests::{
     BUNDLE_MANIFEST_NAMES, MANIFEST_NAMES, RESOLVED_MANIFEST, Unread, ignored_warnings,
     manifests_in,
 };
 use spec::did_you_mean::nearest;
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use sys::file::{CallError, errno_of};
 
@@ -97,7 +97,7 @@ fn locate_by_path(
     names: &[&str],
 ) -> Result<Located, BundleError> {
     let missing = |problem: String| BundleError::ManifestMissing {
-        path: shown(subject),
+        path: escape_path(subject),
         problem,
     };
     let path = subject
@@ -119,8 +119,8 @@ fn locate_by_path(
     let relative =
         path.strip_prefix(&workspace)
             .map_err(|_error| BundleError::ManifestOutside {
-                manifest: shown(&path),
-                workspace: shown(&workspace),
+                manifest: escape_path(&path),
+                workspace: escape_path(&workspace),
             })?;
     let relative = match relative.as_os_str().as_bytes() {
         b"" => None,
@@ -148,7 +148,7 @@ fn locate_by_path(
 fn canonicalize(workspace: &Path) -> Result<PathBuf, BundleError> {
     workspace.canonicalize().map_err(|error| {
         let errno = errno_of(&error);
-        let shown = shown(workspace);
+        let shown = escape_path(workspace);
         BundleError::Workspace {
             source: CallError::new("realpath", shown.clone(), errno),
             workspace: shown,
@@ -158,7 +158,7 @@ fn canonicalize(workspace: &Path) -> Result<PathBuf, BundleError> {
 
 fn open(workspace: &Path) -> Result<DirectoryFiles, BundleError> {
     DirectoryFiles::open_root(workspace).map_err(|source| BundleError::Workspace {
-        workspace: shown(workspace),
+        workspace: escape_path(workspace),
         source,
     })
 }
@@ -217,7 +217,7 @@ fn not_found(
     known.truncate(NAMES_MAX);
     Ok(BundleError::WorkspaceNotFound {
         name,
-        workspace: shown(workspace),
+        workspace: escape_path(workspace),
         known,
         suggestion,
     })

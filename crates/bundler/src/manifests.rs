@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::BundleError;
-use crate::files::{DirectoryFiles, FoundKind, shown};
+use crate::files::{DirectoryFiles, FoundKind};
 use crate::walk::{join, parse};
 use spec::document::{DocumentError, Node, TEXT_BYTES_MAX, Value};
 use spec::inventory::{self, Inventory};
@@ -17,7 +17,7 @@ use spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
     ReferenceTarget, block_references, block_references_of_sandbox, parse_with,
 };
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use sys::file::{self, CallError, read_regular};
 
@@ -273,7 +273,7 @@ fn read_block(
 }
 
 fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocuments) {
-    let shown = shown(file);
+    let shown = escape_path(file);
     match read_host_file(file) {
         Ok(text) => {
             let parsed = parse_named(&text, file.as_os_str().as_bytes());
@@ -370,7 +370,7 @@ pub fn text_of(files: &DirectoryFiles, shown: &str) -> Option<Vec<u8>> {
 
 /// Reads a host file that the host policy or the user names, at most 1 MiB.
 pub(crate) fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
-    let shown = shown(path);
+    let shown = escape_path(path);
     // O_NONBLOCK: opening a FIFO would block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())

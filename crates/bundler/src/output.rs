@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::BundleError;
-use crate::files::{FileIdentity, shown};
+use crate::files::FileIdentity;
+use spec::path::escape_path;
 use sys::file::{CallError, errno_of};
 use sys::signal::{SignalSet, is_pending, set_mask};
 use sys::trusted_links::{self, Unopened};
@@ -46,10 +47,14 @@ thread_local! {
 
 /// While a value exists, signals that would terminate this process and leave temporary files are blocked.
 #[derive(Debug)]
-pub(crate) struct BlockedSignals(());
+pub struct BlockedSignals(());
 
 impl BlockedSignals {
-    pub(crate) fn block() -> Result<Self, Errno> {
+    /// Blocks them.
+    ///
+    /// # Errors
+    /// The errno of rt_sigprocmask(2).
+    pub fn block() -> Result<Self, Errno> {
         set_mask(SignalSet::of(&ENDING))?;
         BLOCKERS.set(BLOCKERS.get() + 1);
         Ok(Self(()))
@@ -84,7 +89,7 @@ impl OutputFile {
     }
 
     fn create_with(path: &Path, unnamed: OFlags) -> Result<Self, BundleError> {
-        let shown = shown(path);
+        let shown = escape_path(path);
         let existing = match rustix::fs::stat(path) {
             Ok(status) => Some(FileType::from_raw_mode(status.st_mode)),
             Err(Errno::NOENT) => None,

@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use crate::error::BundleError;
-use crate::files::{FileIdentity, shown};
+use crate::files::FileIdentity;
 use crate::manifests::Unread;
 use crate::output::OutputFile;
 use crate::pinned::LockUse;
 use spec::lock::Lock;
+use spec::path::escape_path;
 
 /// The start of gzip data (RFC 1952, 2.3.1).
 const GZIP_START: [u8; 2] = [0x1f, 0x8b];
@@ -66,7 +67,7 @@ impl Outputs {
         }
         if let LockUse::Match(path) = lock {
             let identity = FileIdentity::at(path).map_err(|source| {
-                let shown = shown(path);
+                let shown = escape_path(path);
                 BundleError::LockUnreadable(Unread::new(&shown, "cannot be read", Some(source)))
             });
             identities.push(identity?);

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::error::BundleError;
-use crate::files::shown;
 use crate::gather::{Gathered, SourceSize};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
@@ -16,7 +15,7 @@ use spec::document::Format;
 use spec::host_policy::HostPolicy;
 use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
 use spec::manifest::Manifest;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::runner_block::Needs;
 
 /// How a lock file is used.
@@ -38,7 +37,7 @@ struct RequiredLock {
 
 impl RequiredLock {
     fn read(path: &Path) -> Result<Self, BundleError> {
-        let shown = shown(path);
+        let shown = escape_path(path);
         let text = read_host_file(path).map_err(BundleError::LockUnreadable)?;
         let lock = Lock::read(reader::parse_document(&text, Format::Json), &shown)?;
         Ok(Self { shown, lock })

@@ -186,6 +186,7 @@ fn read_hiding(mut rest: &[u8], limits: &UnpackLimits) -> Option<Hiding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archive::Refusal;
     use proptest::prelude::*;
 
     const VIEW_BYTES_MAX: u64 = 1 << 20;
@@ -233,11 +234,7 @@ mod tests {
         assert_eq!(found.hiding, expected.hiding);
         assert_eq!((found.bytes, found.hides_all), (7, false));
         assert_eq!(found.warnings, expected.warnings);
-        let error = || UnpackError::TooManyEntries {
-            index: 3,
-            name: "a".to_owned(),
-            limit: 2,
-        };
+        let error = || UnpackError::entry(3, b"a", Refusal::too_many_entries(2));
         let told = read_layer_answer(&write(&Err(error())), &limits, VIEW_BYTES_MAX)
             .expect_err("a problem");
         assert_eq!(told, Problem::of(&error()));

@@ -282,6 +282,7 @@ pub fn read_archive_answer(bytes: &[u8], limits: &UnpackLimits) -> Result<Unpack
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archive::Refusal;
     use proptest::prelude::*;
     use spec::path::RelPath;
 
@@ -319,11 +320,7 @@ mod tests {
         assert_eq!(found.tree, expected.tree);
         assert_eq!(found.content_digest, expected.content_digest);
         assert_eq!(found.warnings, expected.warnings);
-        let error = UnpackError::TooManyEntries {
-            index: 3,
-            name: "a\\x1b".to_owned(),
-            limit: 2,
-        };
+        let error = UnpackError::entry(3, b"a\x1b", Refusal::too_many_entries(2));
         let problem = Problem::of(&error);
         assert_eq!(
             read_archive_answer(&write(Err(&error)), &limits).expect_err("a problem"),

@@ -729,12 +729,8 @@ mod tests {
                 let message = message_of(&(filler.repeat(length) + secret));
                 let mut report = Report::new("id".to_owned(), Outcome::Failed);
                 report.warnings = vec![WarningReport::new("w", message.clone())];
-                report.error = Some(ErrorReport {
-                    code: "invalid-output".to_owned(),
-                    message: message.clone(),
-                    hint: Some(message),
-                    source_line: None,
-                });
+                report.error =
+                    Some(ErrorReport::new("invalid-output", message.clone()).with_hint(message));
                 masks.mask_report(&mut report);
                 let text = serde_json::to_string(&report).expect("serialised");
                 let start = format!("{filler}{}", &secret[..1]);

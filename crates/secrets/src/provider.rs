@@ -1,10 +1,8 @@
 //! The host's provider of secret values.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use crate::error::Unusable;
 use crate::{Context, VALUE_BYTES_MAX, command, directory};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::secret::Secret;
 use spec::sources_policy::SecretsProvider;
 
@@ -32,7 +30,7 @@ impl<'run> Provider<'run> {
     pub(super) fn describe(&self) -> String {
         match self.kind {
             SecretsProvider::Directory(path) => {
-                format!("the directory {}", escape(path.as_os_str().as_bytes()))
+                format!("the directory {}", escape_path(path))
             }
             SecretsProvider::Environment { prefix } => {
                 format!("the environment (prefix {})", escape(prefix.as_bytes()))

@@ -25,7 +25,3 @@ fn unix_s() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed();
     since.unwrap_or_default().as_secs()
 }
-
-fn escape_path(path: &std::path::Path) -> String {
-    spec::path::escape(path.as_os_str().as_encoded_bytes())
-}

@@ -1,6 +1,7 @@
 //! Relative paths that cannot leave their directory: a bundle, a workspace or a scratch root.
 
 use std::fmt;
+use std::path::Path;
 
 /// Longest path, in bytes without the NUL (PATH_MAX is 4,096 with it).
 pub const PATH_BYTES_MAX: usize = 4_095;
@@ -103,6 +104,18 @@ impl RelPath {
         }
         Ok(Self(bytes))
     }
+
+    /// The path `name` in the directory `parent`; `None` is the root.
+    ///
+    /// # Errors
+    /// [`PathError`]: `name` is not a path, or the result is too long.
+    pub fn parse_in(parent: Option<&Self>, name: &[u8]) -> Result<Self, PathError> {
+        let name = Self::parse(name)?;
+        match parent {
+            Some(parent) => parent.join(&name),
+            None => Ok(name),
+        }
+    }
 }
 
 impl fmt::Display for RelPath {
@@ -170,6 +183,12 @@ pub fn escape(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// As [`escape`], for a path of the host.
+#[must_use]
+pub fn escape_path(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes())
 }
 
 /// Quotes a word for the shell if needed.

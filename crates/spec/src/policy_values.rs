@@ -3,15 +3,18 @@
 //! The files are merged one after the other: a file decided a value if merging it changed the value.
 //! So only [`merge`] has the rules.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::host_config::{HostPath, Statement, WrittenFlags};
+use crate::host_config::Statement;
 use crate::host_policy::{HostPolicy, merge, names};
 use crate::oci_policy::OciPolicy;
-use crate::path::escape;
+use crate::path::{escape, escape_path};
 use crate::plan_report::{DEFAULT, PolicyValue};
 use crate::preparation::{IndexPolicy, PreparationPolicy};
 use crate::sources_policy::SecretsProvider;
+
+const PART_OF_FILE_SYSTEM: &str = "a part of its file system";
 
 /// Lists the values of the merged policy, each with its files. `statements` are ordered earliest
 /// first.
@@ -43,252 +46,177 @@ pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
         .collect()
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<String> = items.collect();
-    if items.is_empty() {
-        "none".to_owned()
-    } else {
-        items.join(", ")
+/// Rows of a key and a short value.
+#[derive(Default)]
+struct Values(Vec<(&'static str, String)>);
+
+impl Values {
+    fn text(&mut self, key: &'static str, value: impl ToString) {
+        self.0.push((key, value.to_string()));
+    }
+
+    /// `absent` says what an absent value means.
+    fn optional(&mut self, key: &'static str, value: Option<impl ToString>, absent: &str) {
+        match value {
+            Some(value) => self.text(key, value),
+            None => self.text(key, absent),
+        }
+    }
+
+    fn list(&mut self, key: &'static str, items: impl IntoIterator<Item = impl ToString>) {
+        self.text(key, list(items));
     }
 }
 
-fn path(path: &Path) -> String {
-    escape(path.as_os_str().as_encoded_bytes())
+fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(", "),
+    }
 }
 
-fn optional(text: Option<String>, absent: &str) -> String {
-    text.unwrap_or_else(|| absent.to_owned())
+fn text(text: impl AsRef<str>) -> String {
+    escape(text.as_ref().as_bytes())
+}
+
+fn path(path: impl AsRef<Path>) -> String {
+    escape_path(path.as_ref())
 }
 
 /// Every key in the order of the documentation, with a short value. The keys are the same for every
 /// policy.
 fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
+    let mut values = Values::default();
+    let (maxima, unpack, uids) = (&policy.maxima, &policy.unpack, &policy.uid_range);
+    values.text("maxima.memory", maxima.memory_bytes.value);
+    let timeout_ms = maxima.wall_time.value.as_millis();
+    values.text("maxima.timeout", format!("{timeout_ms}ms"));
+    values.text("maxima.processes", maxima.processes.value);
+    values.list("grants", names(policy.grants));
+    values.list("deny_grants", names(policy.deny_grants));
+    values.text("uid_range", format!("{}-{}", uids.first, uids.last));
+    let parent = policy.cgroup_parent.as_ref().map(text);
+    values.optional("cgroup_parent", parent, "found");
+    values.list("interpreters", policy.interpreters.iter().map(path));
+    values.text("unpack.archive", unpack.archive_bytes);
+    values.text("unpack.unpacked", unpack.unpacked_bytes);
+    values.text("unpack.entries", unpack.entries);
+    let directory = policy.runtime_directory.as_ref().map(path);
+    values.optional("runtime_directory", directory, "found");
+    let egress = &policy.egress;
+    let allow = egress.allow.as_ref().map(list);
+    values.optional("egress.allow", allow, "unbounded");
+    values.list("egress.private_ranges", &egress.private_ranges);
+    values.text("egress.refuse_ech", egress.refuse_ech);
     let secrets = &policy.secrets;
-    let provider = secrets.provider.as_ref().map(|provider| match provider {
+    values.optional(
+        "secrets.provider",
+        secrets.provider.as_ref().map(provider),
+        "none",
+    );
+    values.optional(
+        "secrets.inventory",
+        secrets.inventory.as_ref().map(path),
+        "none",
+    );
+    values.list("refs", policy.refs.keys().map(text));
+    values.list("images", policy.images.iter().map(|image| text(&image.id)));
+    cache_and_github(&mut values, policy);
+    oci(&mut values, &policy.oci);
+    values.text("require_pin", policy.require_pin);
+    preparation(&mut values, &policy.preparation);
+    values.text("syscalls", policy.syscalls.name());
+    values.text("audit", policy.audit.name());
+    let flags = &policy.flags;
+    values.list("flags.ro", flags.ro.iter().map(|path| text(&path.0)));
+    values.list("flags.rw", flags.rw.iter().map(|path| text(&path.0)));
+    values.list("flags.allow_net", &flags.allow_net);
+    values.0
+}
+
+fn provider(provider: &SecretsProvider) -> String {
+    match provider {
         SecretsProvider::Directory(directory) => format!("directory {}", path(directory)),
-        SecretsProvider::Environment { prefix } => {
-            format!("environment {}", escape(prefix.as_bytes()))
-        }
+        SecretsProvider::Environment { prefix } => format!("environment {}", text(prefix)),
         // The arguments may be confidential.
         SecretsProvider::Command(words) => {
-            let program = words.first().map_or("", String::as_str);
-            format!("command {}", escape(program.as_bytes()))
+            let program = words.first().map(text).unwrap_or_default();
+            format!("command {program}")
         }
-    });
-    let egress = policy.egress.allow.as_ref();
-    let mut values = vec![
-        (
-            "maxima.memory",
-            policy.maxima.memory_bytes.value.to_string(),
-        ),
-        (
-            "maxima.timeout",
-            format!("{}ms", policy.maxima.wall_time.value.as_millis()),
-        ),
-        (
-            "maxima.processes",
-            policy.maxima.processes.value.to_string(),
-        ),
-        ("grants", list(names(policy.grants).map(str::to_owned))),
-        (
-            "deny_grants",
-            list(names(policy.deny_grants).map(str::to_owned)),
-        ),
-        (
-            "uid_range",
-            format!("{}-{}", policy.uid_range.first, policy.uid_range.last),
-        ),
-        (
-            "cgroup_parent",
-            optional(
-                policy.cgroup_parent.as_ref().map(|p| escape(p.as_bytes())),
-                "found",
-            ),
-        ),
-        (
-            "interpreters",
-            list(policy.interpreters.iter().map(|prefix| path(prefix))),
-        ),
-        ("unpack.archive", policy.unpack.archive_bytes.to_string()),
-        ("unpack.unpacked", policy.unpack.unpacked_bytes.to_string()),
-        ("unpack.entries", policy.unpack.entries.to_string()),
-        (
-            "runtime_directory",
-            optional(policy.runtime_directory.as_deref().map(path), "found"),
-        ),
-        (
-            "egress.allow",
-            optional(
-                egress.map(|rules| list(rules.iter().map(ToString::to_string))),
-                "unbounded",
-            ),
-        ),
-        (
-            "egress.private_ranges",
-            list(policy.egress.private_ranges.iter().map(ToString::to_string)),
-        ),
-        ("egress.refuse_ech", policy.egress.refuse_ech.to_string()),
-        ("secrets.provider", optional(provider, "none")),
-        (
-            "secrets.inventory",
-            optional(secrets.inventory.as_deref().map(path), "none"),
-        ),
-        (
-            "refs",
-            list(policy.refs.keys().map(|slug| escape(slug.as_bytes()))),
-        ),
-        (
-            "images",
-            list(
-                policy
-                    .images
-                    .iter()
-                    .map(|image| escape(image.id.as_bytes())),
-            ),
-        ),
-    ];
-    values.extend(cache_and_github(policy));
-    values.extend(oci(&policy.oci));
-    values.push(("require_pin", policy.require_pin.to_string()));
-    values.extend(preparation(&policy.preparation));
-    values.push(("syscalls", policy.syscalls.name().to_owned()));
-    values.push(("audit", policy.audit.name().to_owned()));
-    values.extend(flags(&policy.flags));
-    values
+    }
 }
 
-fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
+fn preparation(values: &mut Values, policy: &PreparationPolicy) {
     const OF_IMAGE: &str = "the image's own";
-    let index = |index: &Option<IndexPolicy>| {
-        let url = index.as_ref().map(|index| index.url.text.as_bytes());
-        optional(url.map(escape), "none")
+    let url = |index: &IndexPolicy| text(&index.url.text);
+    let apt = match &policy.apt {
+        None => "none".to_owned(),
+        Some(apt) if apt.sources.is_empty() => "the image's own lists".to_owned(),
+        Some(apt) => list(apt.sources.iter().map(|source| text(&source.line))),
     };
-    let trusted_keys = policy
-        .apt
-        .as_ref()
-        .and_then(|apt| apt.trusted_keys.as_deref());
-    let reach = [&policy.npm, &policy.pip].into_iter().flatten();
-    let reach = reach.flat_map(|index| &index.reach);
-    let mut reach: Vec<String> = policy
-        .apt
-        .iter()
-        .flat_map(|apt| &apt.reach)
-        .chain(reach)
-        .map(ToString::to_string)
-        .collect();
-    reach.sort();
-    reach.dedup();
+    values.text("preparation.apt", apt);
+    let apt = policy.apt.as_ref();
+    let trusted_keys = apt.and_then(|apt| apt.trusted_keys.as_ref());
+    values.optional(
+        "preparation.apt.trusted_keys",
+        trusted_keys.map(path),
+        OF_IMAGE,
+    );
+    values.optional("preparation.npm", policy.npm.as_ref().map(url), "none");
+    values.optional("preparation.pip", policy.pip.as_ref().map(url), "none");
+    let indexes = [&policy.npm, &policy.pip].into_iter().flatten();
+    let reach = indexes.flat_map(|index| &index.reach);
+    let reach = reach.chain(apt.iter().flat_map(|apt| &apt.reach));
+    let reach: BTreeSet<String> = reach.map(ToString::to_string).collect();
+    values.list("preparation.allow", reach);
+    values.list("preparation.allow_private", &policy.allow_private);
+    let ca_file = policy.ca_file.as_ref().map(path);
+    values.optional("preparation.ca_file", ca_file, OF_IMAGE);
     let limits = policy.limits;
-    [
-        (
-            "preparation.apt",
-            match &policy.apt {
-                None => "none".to_owned(),
-                Some(apt) if apt.sources.is_empty() => "the image's own lists".to_owned(),
-                Some(apt) => list(
-                    apt.sources
-                        .iter()
-                        .map(|source| escape(source.line.as_bytes())),
-                ),
-            },
-        ),
-        (
-            "preparation.apt.trusted_keys",
-            optional(trusted_keys.map(path), OF_IMAGE),
-        ),
-        ("preparation.npm", index(&policy.npm)),
-        ("preparation.pip", index(&policy.pip)),
-        ("preparation.allow", list(reach.into_iter())),
-        (
-            "preparation.allow_private",
-            list(policy.allow_private.iter().map(ToString::to_string)),
-        ),
-        (
-            "preparation.ca_file",
-            optional(policy.ca_file.as_deref().map(path), OF_IMAGE),
-        ),
-        (
-            "preparation.limits",
-            format!(
-                "memory {}, timeout {}ms, disk {}",
-                limits.memory_bytes,
-                limits.wall_time.as_millis(),
-                limits.disk_bytes
-            ),
-        ),
-    ]
+    let limits = format!(
+        "memory {}, timeout {}ms, disk {}",
+        limits.memory_bytes,
+        limits.wall_time.as_millis(),
+        limits.disk_bytes
+    );
+    values.text("preparation.limits", limits);
 }
 
-fn cache_and_github(policy: &HostPolicy) -> [(&'static str, String); 8] {
-    [
-        (
-            "cache.directory",
-            optional(policy.cache.directory.as_deref().map(path), "found"),
-        ),
-        ("cache.size", policy.cache.size_bytes.to_string()),
-        (
-            "cache.bundles.directory",
-            optional(policy.cache.bundles.directory.as_deref().map(path), "found"),
-        ),
-        (
-            "cache.bundles.size",
-            optional(
-                policy.cache.bundles.size_bytes.map(|size| size.to_string()),
-                "a part of its file system",
-            ),
-        ),
-        ("cache.bundles.off", policy.cache.bundles.off.to_string()),
-        ("cache.bundles.copy", policy.cache.bundles.copy.to_string()),
-        ("github.base_url", escape(policy.github.base_url.as_bytes())),
-        (
-            "github.token",
-            optional(
-                policy
-                    .github
-                    .token
-                    .as_ref()
-                    .map(|from| escape(from.as_bytes())),
-                "none",
-            ),
-        ),
-    ]
+fn cache_and_github(values: &mut Values, policy: &HostPolicy) {
+    let (cache, github) = (&policy.cache, &policy.github);
+    values.optional(
+        "cache.directory",
+        cache.directory.as_ref().map(path),
+        "found",
+    );
+    values.text("cache.size", cache.size_bytes);
+    let bundles = &cache.bundles;
+    let directory = bundles.directory.as_ref().map(path);
+    values.optional("cache.bundles.directory", directory, "found");
+    values.optional(
+        "cache.bundles.size",
+        bundles.size_bytes,
+        PART_OF_FILE_SYSTEM,
+    );
+    values.text("cache.bundles.off", bundles.off);
+    values.text("cache.bundles.copy", bundles.copy);
+    values.text("github.base_url", text(&github.base_url));
+    values.optional("github.token", github.token.as_ref().map(text), "none");
 }
 
-fn flags(flags: &WrittenFlags) -> [(&'static str, String); 3] {
-    let paths = |paths: &[HostPath]| list(paths.iter().map(|path| escape(path.0.as_bytes())));
-    [
-        ("flags.ro", paths(&flags.ro)),
-        ("flags.rw", paths(&flags.rw)),
-        (
-            "flags.allow_net",
-            list(flags.allow_net.iter().map(ToString::to_string)),
-        ),
-    ]
-}
-
-fn oci(oci: &OciPolicy) -> [(&'static str, String); 10] {
-    let size = oci.size_bytes.map(|size| size.to_string());
-    let insecure = oci.insecure.iter().map(|name| escape(name.as_bytes()));
-    let registry = oci.default_registry.as_deref().map(str::as_bytes);
-    let registry = registry.map(escape);
-    [
-        (
-            "oci.directory",
-            optional(oci.directory.as_deref().map(path), "found"),
-        ),
-        ("oci.size", optional(size, "a part of its file system")),
-        ("oci.layer", oci.archive_bytes.to_string()),
-        ("oci.unpacked", oci.unpacked_bytes.to_string()),
-        ("oci.entries", oci.entries.to_string()),
-        (
-            "oci.ca_file",
-            optional(oci.ca_file.as_deref().map(path), "none"),
-        ),
-        ("oci.insecure", list(insecure)),
-        ("oci.default_registry", optional(registry, "none")),
-        ("oci.copy", oci.copy.to_string()),
-        ("oci.root_read_only", oci.root_read_only.to_string()),
-    ]
+fn oci(values: &mut Values, oci: &OciPolicy) {
+    values.optional("oci.directory", oci.directory.as_ref().map(path), "found");
+    values.optional("oci.size", oci.size_bytes, PART_OF_FILE_SYSTEM);
+    values.text("oci.layer", oci.archive_bytes);
+    values.text("oci.unpacked", oci.unpacked_bytes);
+    values.text("oci.entries", oci.entries);
+    values.optional("oci.ca_file", oci.ca_file.as_ref().map(path), "none");
+    values.list("oci.insecure", oci.insecure.iter().map(text));
+    let registry = oci.default_registry.as_ref().map(text);
+    values.optional("oci.default_registry", registry, "none");
+    values.text("oci.copy", oci.copy);
+    values.text("oci.root_read_only", oci.root_read_only);
 }
 
 #[cfg(test)]

@@ -217,6 +217,37 @@ pub struct ErrorReport {
     pub source_line: Option<Box<SourceLine>>,
 }
 
+impl ErrorReport {
+    /// An error without advice.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            hint: None,
+            source_line: None,
+        }
+    }
+
+    /// The report of `error`, with its causes in the message.
+    #[must_use]
+    pub fn of(code: &str, error: &dyn std::error::Error, hint: Option<String>) -> Self {
+        Self {
+            hint,
+            ..Self::new(code, with_causes(error))
+        }
+    }
+
+    /// Adds advice.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
 /// Formats an error with its causes in one line.
 #[must_use]
 pub fn with_causes(error: &dyn std::error::Error) -> String {

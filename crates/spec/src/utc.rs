@@ -1,5 +1,7 @@
 //! Formats UTC times as in RFC 3339.
 
+use core::time::Duration;
+
 use crate::tokens::iso_date;
 
 /// Formats to the second: `2026-05-03T09:08:07Z`.
@@ -13,6 +15,12 @@ pub fn text_of_seconds(unix_s: i64) -> String {
 pub fn text_of_milliseconds(unix_ms: u64) -> String {
     let unix_s = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
     format!("{}.{:03}Z", date_and_time(unix_s), unix_ms % 1_000)
+}
+
+/// Formats the time since 1970 to the millisecond.
+#[must_use]
+pub fn text_since_1970(time: Duration) -> String {
+    text_of_milliseconds(u64::try_from(time.as_millis()).unwrap_or_default())
 }
 
 fn date_and_time(unix_s: i64) -> String {

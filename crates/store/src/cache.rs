@@ -17,6 +17,7 @@ use crate::identity::{Identity, archive_key};
 use crate::location::CacheLocation;
 use archive::{Tree, UnpackLimits, Unpacked};
 use spec::digest::Digest;
+use spec::path::escape_path;
 use spec::report::WarningReport;
 
 pub(super) const ARCHIVES: &str = "archives";
@@ -346,7 +347,7 @@ impl InUse {
     /// [`CacheError::Damaged`]: the list is missing or invalid.
     pub fn tree(&self) -> Result<Tree, CacheError> {
         read_listing(self.owner.entry())?.ok_or_else(|| CacheError::Damaged {
-            entry: spec::path::escape(self.path.as_os_str().as_encoded_bytes()),
+            entry: escape_path(&self.path),
             problem: "has no valid list of its files".to_owned(),
         })
     }

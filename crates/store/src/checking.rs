@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cache::Cache;
@@ -15,7 +15,7 @@ use crate::files::{InUseDirectory, OpenDirectory};
 use archive::{Entry, Tree, content_digest};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
-use sys::file::open_beneath;
+use sys::file::{names, open_beneath};
 
 /// A tree in the listing of `cache ls`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,12 +168,7 @@ fn count_names(root: BorrowedFd<'_>, directory: &[u8]) -> Result<u64, Errno> {
         directory
     };
     let opened = open_beneath(root, path, flags, Mode::empty())?;
-    let mut count = 0;
-    for entry in Dir::read_from(&opened)? {
-        let entry = entry?;
-        count += u64::from(![c".", c".."].contains(&entry.file_name()));
-    }
-    Ok(count)
+    Ok(names(&opened)?.len() as u64)
 }
 
 fn check_status(root: BorrowedFd<'_>, path: &RelPath, entry: &Entry) -> Option<String> {

@@ -13,7 +13,7 @@ use crate::locks::lock;
 use crate::private::{open_private, open_private_in};
 use sys::file::errno_of;
 use sys::lock::try_claim_file;
-use sys::process::random;
+use sys::process::random_digits;
 
 pub(crate) const BUILDING: &str = "building";
 const CLAIMS: &str = "claims";
@@ -130,9 +130,8 @@ impl StoreDirectory {
     /// # Errors
     /// [`CacheError::Call`].
     pub fn draft_name(&self) -> Result<String, CacheError> {
-        let mut bytes = [0_u8; 8];
-        random(&mut bytes).map_err(failed("getrandom", self.path()))?;
-        Ok(format!("{BUILDING}/{:016x}", u64::from_ne_bytes(bytes)))
+        let digits = random_digits().map_err(failed("getrandom", self.path()))?;
+        Ok(format!("{BUILDING}/{digits}"))
     }
 
     /// Replaces the file `part/name` atomically.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use spec::path::escape;
+use spec::path::escape_path;
 use sys::file::CallError;
 
 /// Error of a store. The cache of bundles never fails a run: the run unpacks the bundle instead.
@@ -50,7 +50,7 @@ impl CacheError {
 /// Maps the error of `call` on `path`.
 pub(crate) fn failed(call: &'static str, path: &Path) -> impl Fn(Errno) -> CacheError {
     move |errno| {
-        let object = escape(path.as_os_str().as_encoded_bytes());
+        let object = escape_path(path);
         CacheError::Call(CallError::new(call, object, errno))
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::{CacheError, failed};
-use spec::path::escape;
+use spec::path::escape_path;
 use sys::lock::{try_claim_file, try_share_file};
 
 /// Longer than the removal of a large tree; eviction locks the names for each tree anew.
@@ -44,7 +44,7 @@ fn wait(
     while !attempt().map_err(failed("flock", path))? {
         if started.elapsed() >= timeout {
             return Err(CacheError::Locked {
-                path: escape(path.as_os_str().as_encoded_bytes()),
+                path: escape_path(path),
             });
         }
         std::thread::sleep(INTERVAL);

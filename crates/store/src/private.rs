@@ -1,16 +1,17 @@
 //! Opens the directory of a store, and refuses one that other users can access, change or replace.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::error::{CacheError, failed};
 use crate::files::OpenDirectory;
 use crate::identity::path_of;
-use spec::path::escape;
+use spec::path::escape_path;
 use sys::credentials::is_ours_or_roots;
+use sys::file::open_directory;
 
 const PRIVATE_MODE: u32 = 0o700;
 const OTHERS_WRITE: u32 = 0o0002;
@@ -22,10 +23,10 @@ const STICKY: u32 = 0o1000;
 /// [`CacheError::Unsafe`]: not a directory of this uid with mode 0700, or another user can replace
 /// it or a directory above it. [`CacheError::Call`].
 pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError> {
-    let opened = match open(CWD, directory) {
+    let opened = match open_directory(CWD, directory) {
         Err(Errno::NOENT) => {
             create_with_parents(directory)?;
-            open(CWD, directory)
+            open_directory(CWD, directory)
         }
         other => other,
     };
@@ -37,7 +38,7 @@ pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError
 /// # Errors
 /// As [`open_private`].
 pub(crate) fn open_existing_private(directory: &Path) -> Result<Option<OpenDirectory>, CacheError> {
-    match open(CWD, directory) {
+    match open_directory(CWD, directory) {
         Err(Errno::NOENT) => Ok(None),
         opened => check_place(check_private(opened, directory)?).map(Some),
     }
@@ -47,7 +48,7 @@ fn check_place(opened: OwnedFd) -> Result<OpenDirectory, CacheError> {
     let path = path_of(&opened)?;
     if let Some((above, status)) = replaceable_above(&path)? {
         return Err(CacheError::Unsafe {
-            path: escape(above.as_os_str().as_encoded_bytes()),
+            path: escape_path(above),
             found: format!(
                 "a parent directory of uid {} with mode {:04o}",
                 status.st_uid,
@@ -83,10 +84,10 @@ pub(crate) fn open_private_in(
     name: &str,
 ) -> Result<OpenDirectory, CacheError> {
     let path = parent.path().join(name);
-    let opened = match open(parent.as_fd(), Path::new(name)) {
+    let opened = match open_directory(parent.as_fd(), name) {
         Err(Errno::NOENT) => {
             parent.make_directory(name)?;
-            open(parent.as_fd(), Path::new(name))
+            open_directory(parent.as_fd(), name)
         }
         other => other,
     };
@@ -111,11 +112,6 @@ fn check_private(opened: Result<OwnedFd, Errno>, directory: &Path) -> Result<Own
     Ok(opened)
 }
 
-fn open(at: BorrowedFd<'_>, directory: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(at, directory, flags, Mode::empty())
-}
-
 fn create_with_parents(directory: &Path) -> Result<(), CacheError> {
     let missing = directory.ancestors().take_while(|above| !above.exists());
     let mut missing: Vec<&Path> = missing.collect();
@@ -132,7 +128,7 @@ fn create_with_parents(directory: &Path) -> Result<(), CacheError> {
 
 fn not_private(path: &Path, found: String) -> CacheError {
     CacheError::Unsafe {
-        path: escape(path.as_os_str().as_encoded_bytes()),
+        path: escape_path(path),
         found,
         expected: "a directory of this user with mode 0700; remove it or configure another",
     }

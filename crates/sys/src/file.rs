@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 
 /// A failed system call with its object and errno.
 #[derive(Debug, thiserror::Error)]
@@ -86,14 +87,50 @@ fn open_component_by_component(
     rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
 }
 
+/// Opens the directory `name` of `parent` for reading, not through a link at its end.
+pub fn open_directory(parent: BorrowedFd<'_>, name: impl Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// The names in a directory, in the order of the file system.
+///
+/// # Errors
+/// The errno of openat(2) or getdents64(2).
+pub fn names(directory: impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Writes all of `data`.
+///
+/// # Errors
+/// The errno of write(2).
+pub fn write_all(file: BorrowedFd<'_>, mut data: &[u8]) -> Result<(), Errno> {
+    while !data.is_empty() {
+        match retry_on_intr(|| rustix::io::write(file, data))? {
+            // write(2) to a regular file never returns 0; do not loop on it.
+            0 => return Err(Errno::IO),
+            written => data = data.get(written..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
 /// Removes the directory `name` of `parent` with everything in it. Follows no link. Needs a descriptor for
 /// each directory on the way.
 ///
 /// # Errors
 /// The errno of openat(2), getdents64(2) or unlinkat(2).
 pub fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let directory = open_directory(parent, name)?;
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name();

@@ -337,6 +337,13 @@ pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     }
 }
 
+/// Sixteen unpredictable hexadecimal digits, for a name that nobody can guess.
+pub fn random_digits() -> Result<String, Errno> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
 /// Uptime of the host by the monotonic and by the boot clock, seconds rounded down.
 #[must_use]
 pub fn uptimes_s() -> [u64; 2] {

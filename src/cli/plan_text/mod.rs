@@ -514,12 +514,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_a_flag_lifts_is_the_flags() {
-        let mut document = PlanReport::refused(ErrorReport {
-            code: "usage".to_owned(),
-            message: "wrong".to_owned(),
-            hint: None,
-            source_line: None,
-        });
+        let mut document = PlanReport::refused(ErrorReport::new("usage", "wrong"));
         document.plan.limits.push(LimitReport {
             limit: Limit::WallTime,
             requested: None,

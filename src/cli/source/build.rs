@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::cli::context::ProcessContext;
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
-use crate::cli::source::cancel::{BlockedSignals, CancellableWriter};
+use crate::cli::source::cancel::CancellableWriter;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, parse_target, push, set_name};
 use bundler::files::FileIdentity;
+use bundler::output::BlockedSignals;
 use bundler::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
 use bundler::write::WrittenBundle;
 use sources::oci::error::OciError;
@@ -19,7 +20,7 @@ use sources::oci::push::StoredArtifact;
 use sources::oci::store::{Store, StoreError};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
 use spec::units::count;
 use spec::utc::text_of_seconds;
@@ -122,7 +123,7 @@ pub(super) fn build(
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
         find(&store, &built.digest)?.write_layout(output, version, terms.observer.as_ref())?;
-        built.layout = Some(escape(output.as_os_str().as_bytes()));
+        built.layout = Some(escape_path(output));
     }
     if let Some(target) = target {
         let target = target.or_tag(&snapshot.config.version);

@@ -7,27 +7,7 @@ use rustix::io::Errno;
 use bundler::output::ENDING;
 use sources::oci::observer::Observer;
 use sources::progress::Progress;
-use sys::signal::{SignalSet, is_pending, set_mask};
-
-/// Blocks the signals that end a program until it is dropped. A pending one then ends the process.
-#[derive(Debug)]
-pub(super) struct BlockedSignals(());
-
-impl BlockedSignals {
-    /// # Errors
-    /// The errno of rt_sigprocmask(2).
-    pub(super) fn block() -> Result<Self, Errno> {
-        set_mask(SignalSet::of(&ENDING)).map(|()| Self(()))
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        if set_mask(SignalSet::NONE).is_err() {
-            // rt_sigprocmask(2) fails only for an invalid set.
-        }
-    }
-}
+use sys::signal::{SignalSet, is_pending};
 
 fn is_signal_pending() -> bool {
     is_pending(SignalSet::of(&ENDING)).unwrap_or(true)

@@ -24,7 +24,7 @@ use sources::oci::opening::Terms;
 use spec::host_policy::HostPolicy;
 use spec::oci::source_config::SourceConfig;
 use spec::path::escape;
-use spec::report::{ErrorReport, with_causes};
+use spec::report::ErrorReport;
 use spec::request::Caller;
 use spec::source_report::SourceLayer;
 
@@ -135,12 +135,7 @@ pub fn source(
 
 impl From<SourceError> for ErrorReport {
     fn from(error: SourceError) -> Self {
-        Self {
-            code: error.code().to_owned(),
-            message: with_causes(&error),
-            hint: error.hint(),
-            source_line: None,
-        }
+        Self::of(error.code(), &error, error.hint())
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::source::build::find;
-use crate::cli::source::cancel::BlockedSignals;
 use crate::cli::source::error::SourceError;
+use bundler::output::BlockedSignals;
 use sources::oci::error::OciError;
 use sources::oci::layout::Layout;
 use sources::oci::opening::Terms;

@@ -196,12 +196,9 @@ mod tests {
     #[test]
     fn a_refusal_is_one_line_with_its_code_and_a_hint() {
         let mut report = Report::new("id".to_owned(), Outcome::Refused);
-        report.error = Some(ErrorReport {
-            code: "run_missing".to_owned(),
-            message: "the manifest has no run".to_owned(),
-            hint: Some("give --run".to_owned()),
-            source_line: None,
-        });
+        report.error = Some(
+            ErrorReport::new("run_missing", "the manifest has no run").with_hint("give --run"),
+        );
         assert_eq!(
             shown(&report),
             [

@@ -1,5 +1,4 @@
 //! The diagnosis of a host, from facts that `run::doctor` collected.
-#![forbid(unsafe_code)]
 
 mod images;
 mod limits;
@@ -485,12 +484,7 @@ mod tests {
     }
 
     fn error() -> ErrorReport {
-        ErrorReport {
-            code: "x_failed".to_owned(),
-            message: "cannot x".to_owned(),
-            hint: Some("do y".to_owned()),
-            source_line: None,
-        }
+        ErrorReport::new("x_failed", "cannot x").with_hint("do y")
     }
 
     /// Breaks each fact, and expects the verdict and the one item that is unmet.

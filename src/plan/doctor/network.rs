@@ -114,10 +114,8 @@ pub(super) mod tests {
 
     fn error(hint: Option<&str>) -> ErrorReport {
         ErrorReport {
-            code: "child_failed".to_owned(),
-            message: "cannot set rules: ENOENT".to_owned(),
             hint: hint.map(str::to_owned),
-            source_line: None,
+            ..ErrorReport::new("child_failed", "cannot set rules: ENOENT")
         }
     }
 

@@ -1,5 +1,4 @@
 //! Limits: merges what flags, manifest, host policy and defaults state.
-#![forbid(unsafe_code)]
 
 mod coverage;
 

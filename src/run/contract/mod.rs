@@ -20,7 +20,7 @@ use sandbox::view::SCRATCH;
 use spec::io::contract::{DOCUMENT_BYTES_MAX, DOCUMENT_MEMORY_MAX};
 use spec::io::fs_root::{declare_fs_root, inject_fs_root};
 use spec::io::{FileEntry, IoBlocks};
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use spec::request::{BundleOptions, InputsArgument};
 use spec::tokens::{TokenPath, TokenValues};
 
@@ -138,7 +138,7 @@ fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunErr
     let refused = |problem: String| RunError::Argument {
         code: "inputs_unreadable",
         what: "--inputs file",
-        object: escape(path.as_os_str().as_bytes()),
+        object: escape_path(path),
         problem,
         hint: None,
     };

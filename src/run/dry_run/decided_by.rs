@@ -11,14 +11,14 @@ use crate::run::image::OpenedImage;
 use crate::run::inputs::file_roots::{FileRoot, FileRoots};
 use crate::run::inputs::loaded_manifest::LoadedManifest;
 use crate::run::launching::launch_plan;
-use crate::run::launching::predicted_view::{interpreter, shown};
+use crate::run::launching::predicted_view::interpreter;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::reporting;
 use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
 use spec::document::Node;
 use spec::host_policy::{HostPolicy, names};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::plan_report::{
     DEFAULT, FIXED, FLAG, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant,
     PlannedHost, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
@@ -216,7 +216,7 @@ impl<'plan> Rows<'plan> {
             decided_by: self.run_by.clone(),
             interpreter: resolved.interpreter.map(interpreter),
             path: found.map(|program| escape(&program.path)),
-            host_path: found.and_then(|program| program.host.as_deref().map(shown)),
+            host_path: found.and_then(|program| program.host.as_deref().map(escape_path)),
             looked_for_in,
             working_directory: escape(&resolved.working_directory),
             working_directory_by: match (&self.request.workdir, has_cwd) {
@@ -298,7 +298,7 @@ impl<'plan> Rows<'plan> {
         workspace: Option<&FileRoot>,
         sizes: &[u64],
     ) -> Vec<PlannedFile> {
-        let workspace = workspace.map(|(path, _)| shown(path));
+        let workspace = workspace.map(|(path, _)| escape_path(path));
         let row = |(index, file): (usize, DeclaredFile)| PlannedFile {
             path: format!("{SCRATCH}/{}", escape(file.key.as_bytes())),
             key: escape(file.key.as_bytes()),
@@ -408,7 +408,7 @@ impl<'plan> Rows<'plan> {
 
     fn provider(&self) -> Option<String> {
         Some(match self.policy.secrets.provider.as_ref()? {
-            SecretsProvider::Directory(path) => format!("directory {}", shown(path)),
+            SecretsProvider::Directory(path) => format!("directory {}", escape_path(path)),
             SecretsProvider::Environment { prefix } => {
                 format!("variables {}…", escape(prefix.as_bytes()))
             }

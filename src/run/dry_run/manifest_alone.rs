@@ -1,7 +1,6 @@
 //! A manifest without a bundle, as its bundle would hold it: with the documents of its blocks and
 //! what it inherits from code-workspaces. Reads no byte of a source.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::grants::Origin;
@@ -20,7 +19,7 @@ use spec::document::{self, Format};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{BlockDocuments, ManifestError};
 use spec::parse_permit::ParsePermit;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::request::Request;
 use spec::run_form::{Run, bundle_path};
 
@@ -92,7 +91,7 @@ fn read(
     let resolution =
         resolve(asked, &files).map_err(|error| refuse(error, &|file| text_of(&files, file)))?;
     let text = resolution.manifest.to_string();
-    let file = escape(path.as_os_str().as_bytes());
+    let file = escape_path(path);
     let sources = resolution.layers.iter();
     let sources = sources.filter(|layer| layer.origin.kind != SourceKind::Folder);
     // Written by this process.

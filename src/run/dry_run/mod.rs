@@ -14,7 +14,6 @@ pub(in crate::run) mod view;
 pub(in crate::run) mod why;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
@@ -39,6 +38,7 @@ use crate::run::launching::start_failure::{self, Attempt};
 use crate::run::planning::programs::line_ends::StartedProgram;
 use crate::run::planning::resolved::{self, ResolvedRun};
 use crate::run::planning::{limits, store_overlap};
+use crate::run::recorder::now;
 use crate::run::refusals::Refusals;
 use crate::run::reporting::ReportBuilder;
 use crate::run::sources;
@@ -88,11 +88,10 @@ fn dry_run(
     policy: &HostPolicy,
     question: Option<&Question>,
 ) -> (PlanReport, Option<Answer>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut dry_run = DryRun {
         request,
         policy,
-        start_unix_s: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or_default()),
+        start_unix_s: i64::try_from(now().as_secs()).unwrap_or_default(),
         refusals: Refusals::collecting(),
         report: ReportBuilder::new(
             Report::new(RUN_ID.to_owned(), Outcome::Refused),

@@ -2,7 +2,7 @@
 
 use crate::run::dry_run::facts::HostFacts;
 use crate::run::dry_run::{Decided, network};
-use crate::run::launching::predicted_view::shown;
+use spec::path::escape_path;
 use spec::plan_report::PlanReport;
 use spec::request::{Request, ViewEntry};
 
@@ -37,7 +37,7 @@ pub(super) fn note(
                 source,
                 writable: true,
                 ..
-            } => Some(shown(source)),
+            } => Some(escape_path(source)),
             _ => None,
         });
     if facts.host.privileged {

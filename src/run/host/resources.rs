@@ -15,7 +15,7 @@ use sandbox::records::{Entry, Leftover, RecordsError, RunRecord, RunRecords, def
 use sandbox::resources::{ResourceRequest, Resources};
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use spec::report::{WarningReport, with_causes};
 use spec::request::{Caller, Request};
 use spec::units::count;
@@ -153,7 +153,7 @@ pub(crate) fn collect_leftovers(records: &RunRecords) -> Result<Vec<WarningRepor
             let message = format!(
                 "the copy of --keep of the killed run {} may be incomplete: {}",
                 run.run_id,
-                escape(path.as_os_str().as_bytes())
+                escape_path(path)
             );
             warnings.push(WarningReport::new("leftover_kept", message));
         }
@@ -245,7 +245,7 @@ mod tests {
         let found = collect_leftovers(&records).expect("listed");
         let codes: Vec<&str> = found.iter().map(|warning| &*warning.code).collect();
         assert_eq!(codes, ["leftover_kept"]);
-        let named = escape(kept.as_os_str().as_bytes());
+        let named = escape_path(&kept);
         assert!(
             found[0].message.ends_with(&format!("incomplete: {named}")),
             "{}",

@@ -1,11 +1,10 @@
 //! The host's settings for user namespaces.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use sandbox::host::is_privileged;
-use spec::path::escape;
+use spec::path::escape_path;
 use sys::probe::effective_uid;
 
 /// Reads the settings. A missing or unreadable one forbids nothing.
@@ -26,7 +25,7 @@ pub(in crate::run) fn settings() -> UserNamespaceSettings {
             })
             .flatten(),
         selinux_enforces: switch("/sys/fs/selinux/enforce"),
-        program: escape(program.as_os_str().as_bytes()),
+        program: escape_path(&program),
     }
 }
 

@@ -14,7 +14,7 @@ use spec::inventory::Inventory;
 use spec::manifest::{
     BlockDocuments, BlockReference, block_references, block_references_of_sandbox,
 };
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape_path};
 
 #[derive(Debug, Default)]
 pub(super) struct ReferencedDocuments {
@@ -137,7 +137,7 @@ fn locate_manifest(
 ) -> Result<(RelPath, DirectoryFiles), String> {
     let failed = |problem: &dyn Display| format!("cannot be looked up: {problem}");
     let real = |path: &Path| {
-        let shown = escape(path.as_os_str().as_bytes());
+        let shown = escape_path(path);
         path.canonicalize()
             .map_err(|error| failed(&format_args!("{shown}: {error}")))
     };

@@ -21,7 +21,7 @@ use spec::document::{DocumentError, Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
 use spec::manifest::{self, BlockDocuments, Commands, Manifest, ManifestError, check_for_command};
 use spec::parse_permit::ParsePermit;
-use spec::path::{RelPath, escape, quoted};
+use spec::path::{RelPath, escape, escape_path, quoted};
 use spec::report::WarningReport;
 use spec::request::{BundleOptions, Request, Subject};
 use spec::run_form::Run;
@@ -60,7 +60,7 @@ pub(in crate::run) fn load_from_caller(
     let Some(path) = &request.bundle.manifest else {
         return Ok(None);
     };
-    let shown = escape(path.as_os_str().as_bytes());
+    let shown = escape_path(path);
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
     let text_of = |file: &str| {
         if file == shown {
@@ -264,7 +264,7 @@ fn no_manifest(tree: &Tree, directory: Option<&Path>) -> RunError {
             message.push_str(&folder);
             match directory {
                 Some(directory) => {
-                    let directory = escape(directory.as_os_str().as_bytes());
+                    let directory = escape_path(directory);
                     let path = format!("{}/{folder}", directory.trim_end_matches('/'));
                     format!("name the folder: runner exec {}", quoted(&path))
                 }

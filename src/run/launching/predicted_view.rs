@@ -5,7 +5,7 @@
 //! are unknown. An unknown path counts as existing.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
@@ -532,11 +532,6 @@ pub(in crate::run) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8>
     }
 }
 
-/// A path of the host, escaped for output.
-pub(in crate::run) fn shown(path: &Path) -> String {
-    spec::path::escape(path.as_os_str().as_bytes())
-}
-
 pub(in crate::run) fn interpreter(interpreter: Interpreter) -> String {
     match interpreter {
         Interpreter::Node => "node",
@@ -558,7 +553,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         std::os::unix::fs::symlink("loop", directory.path().join("loop")).expect("a link");
         let steps = [ViewStep::Bind {
-            source: directory.path().as_os_str().as_bytes().to_vec(),
+            source: directory.path().as_os_str().as_encoded_bytes().to_vec(),
             target: b"/data".to_vec(),
             access: Access::ReadOnly,
         }];

@@ -22,7 +22,7 @@ use spec::history::SecretDecision;
 use spec::host_policy::HostPolicy;
 use spec::inventory::{Consumer, Inventories, Inventory};
 use spec::manifest::SecretRequest;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
@@ -333,7 +333,7 @@ fn known_inventories(
 }
 
 fn read_inventory(path: &Path) -> Result<Inventory, RunError> {
-    let shown = escape(path.as_os_str().as_bytes());
+    let shown = escape_path(path);
     let text = read_file(path, &shown, "inventory_unreadable", "inventory")?;
     Ok(manifests::parse_inventory(
         &text,

@@ -24,7 +24,7 @@ use sandbox::steps::ChildStep;
 use sandbox::view::{BUNDLE, check_target};
 use spec::did_you_mean::difference;
 use spec::host::HostSupport;
-use spec::path::{escape, quoted};
+use spec::path::{escape, escape_path, quoted};
 use spec::program_format::Format;
 use spec::request::{Caller, Request, Subject};
 
@@ -43,6 +43,15 @@ struct Reason {
     /// Continues "program `x` …"; `None` if there is nothing to add.
     why: Option<String>,
     hint: String,
+}
+
+impl Reason {
+    fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            why: Some(why.into()),
+            hint: hint.into(),
+        }
+    }
 }
 
 pub(in crate::run) fn explain(
@@ -164,58 +173,49 @@ impl Attempt<'_> {
         let shown = escape(name);
         if !name.contains(&b'/') {
             if in_directory.is_some() {
-                return Reason {
-                    why: Some("a name without a slash is looked up on the PATH".to_owned()),
-                    hint: format!("it is in this directory: write ./{shown}"),
-                };
+                return Reason::new(
+                    "a name without a slash is looked up on the PATH",
+                    format!("it is in this directory: write ./{shown}"),
+                );
             }
             let path = self.programs.iter().filter_map(|path| parent(path));
             let path: Vec<String> = path.map(escape).collect();
             return if self.is_image() {
-                Reason {
-                    why: Some("the image has no such program on its PATH".to_owned()),
-                    hint: INSTALL_IN_IMAGE.to_owned(),
-                }
+                Reason::new(
+                    "the image has no such program on its PATH",
+                    INSTALL_IN_IMAGE,
+                )
             } else {
-                Reason {
-                    why: Some(format!("no such program is on the PATH {}", path.join(":"))),
-                    hint: "install it, or name it by its path".to_owned(),
-                }
+                Reason::new(
+                    format!("no such program is on the PATH {}", path.join(":")),
+                    "install it, or name it by its path",
+                )
             };
         }
         let path = absolute(name, &self.resolved.working_directory);
         let path = to_path(&path);
         if self.is_image() {
-            return Reason {
-                why: Some("the image has nothing at this path".to_owned()),
-                hint: INSTALL_IN_IMAGE.to_owned(),
-            };
+            return Reason::new("the image has nothing at this path", INSTALL_IN_IMAGE);
         }
         let in_directory = in_directory.map(|found| normalize(&found));
         if let Some(other) = in_directory.filter(|found| *found != path) {
-            return Reason {
-                why: Some(format!(
+            return Reason::new(
+                format!(
                     "it is looked up in {}, where the command starts",
                     escape(&self.resolved.working_directory)
-                )),
-                hint: format!(
-                    "name it by its absolute path: {}",
-                    escape(other.as_os_str().as_bytes())
                 ),
-            };
+                format!("name it by its absolute path: {}", escape_path(&other)),
+            );
         }
         match self.mount_flags(&path) {
-            Some(flags) => Reason {
-                why: Some("it exists on this host, but is not mounted inside".to_owned()),
-                hint: format!("to mount it: {flags}"),
-            },
-            None => Reason {
-                why: Some(format!(
-                    "there is no file at {}",
-                    escape(path.as_os_str().as_bytes())
-                )),
-                hint: "correct the path".to_owned(),
-            },
+            Some(flags) => Reason::new(
+                "it exists on this host, but is not mounted inside",
+                format!("to mount it: {flags}"),
+            ),
+            None => Reason::new(
+                format!("there is no file at {}", escape_path(&path)),
+                "correct the path",
+            ),
         }
     }
 
@@ -228,13 +228,13 @@ impl Attempt<'_> {
     ) -> Reason {
         let file = location(script);
         if interpreter.ends_with(b"\r") {
-            return Reason {
-                why: Some(format!(
+            return Reason::new(
+                format!(
                     "the first line of {file} ends with a carriage return (CR LF), and so does the \
                      name of its interpreter"
-                )),
-                hint: self.fix(script, "remove the carriage returns", r"sed -i 's/\r$//'"),
-            };
+                ),
+                self.fix(script, "remove the carriage returns", r"sed -i 's/\r$//'"),
+            );
         }
         let lack = if is_missing {
             "which does not exist inside"
@@ -270,16 +270,13 @@ impl Attempt<'_> {
         let file = location(program);
         let is_other = |host: &PathBuf| host.metadata().is_ok_and(|found| !found.is_file());
         if program.host.as_ref().is_some_and(is_other) {
-            return Reason {
-                why: Some(format!("{file} is not a regular file")),
-                hint: "name a program".to_owned(),
-            };
+            return Reason::new(format!("{file} is not a regular file"), "name a program");
         }
         if program.host.as_deref().is_some_and(forbids_programs) {
-            return Reason {
-                why: Some(format!("{file} is on a file system that is mounted noexec")),
-                hint: "move it to a file system without noexec".to_owned(),
-            };
+            return Reason::new(
+                format!("{file} is on a file system that is mounted noexec"),
+                "move it to a file system without noexec",
+            );
         }
         let is_of_sandbox =
             program.host.is_none() && in_bundle(program).is_none() && !self.is_image();
@@ -318,10 +315,7 @@ impl Attempt<'_> {
                 ),
             ),
         };
-        Reason {
-            why: Some(why),
-            hint,
-        }
+        Reason::new(why, hint)
     }
 
     /// The advice with a command to run. An untrusted name or path is never an argument of a
@@ -436,10 +430,7 @@ fn explain_directory(inside: &PredictedView<'_>, attempt: &Attempt<'_>) -> Optio
     };
     let path = absolute(program, &attempt.resolved.working_directory);
     inside.enter(&path).ok()?;
-    Some(Reason {
-        why: Some("it is a directory".to_owned()),
-        hint: "name a program in it".to_owned(),
-    })
+    Some(Reason::new("it is a directory", "name a program in it"))
 }
 
 /// Explains a binary that looks valid but that the kernel did not start.
@@ -461,33 +452,30 @@ fn explain_binary(
         None => String::new(),
     };
     Some(if is_missing {
-        Reason {
-            why: Some(
-                "the file exists, but the loader that it names does not: it was linked for another \
-                 C library"
-                    .to_owned(),
-            ),
-            hint: format!(
+        Reason::new(
+            "the file exists, but the loader that it names does not: it was linked for another \
+                 C library",
+            format!(
                 "link it statically, or run it in an image that has the loader{}",
                 inspect_with("readelf -l")
             ),
-        }
+        )
     } else {
-        Reason {
-            why: Some("it may be a binary for another architecture".to_owned()),
-            hint: format!(
+        Reason::new(
+            "it may be a binary for another architecture",
+            format!(
                 "build it for {}{}",
                 std::env::consts::ARCH,
                 inspect_with("file")
             ),
-        }
+        )
     })
 }
 
 /// The location of a file that the user can change: on the host, or in the bundle.
 fn location(program: &Program) -> String {
     match &program.host {
-        Some(host) => escape(host.as_os_str().as_bytes()),
+        Some(host) => escape_path(host),
         None => escape(&in_bundle(program).unwrap_or_else(|| program.path.clone())),
     }
 }

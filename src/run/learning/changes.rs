@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::plan::learning::Changes;
 use archive::transfer::{is_opaque, is_whiteout};
-use sys::file::open_beneath;
+use sys::file::{open_beneath, open_directory};
 
 /// Adds the changes below `upper`, a directory of the writable space, to those of the directories of
 /// the host below `lower`. Only directories that are in both are entered, and no link is followed.
@@ -87,9 +87,7 @@ pub(super) fn read(
 
 /// Whether the directory of the lower tree was deleted before. `false` if that cannot be read.
 fn is_replaced(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(parent, name, flags, Mode::empty());
-    opened.is_ok_and(|directory| is_opaque(directory.as_fd()))
+    open_directory(parent, name).is_ok_and(|directory| is_opaque(directory.as_fd()))
 }
 
 #[cfg(test)]

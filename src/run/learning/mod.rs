@@ -31,7 +31,7 @@ use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::view::{Access, MountSource, RequestedMount};
 use spec::egress::EgressRule;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::path_use::PathUses;
 use spec::request::ViewEntry;
 
@@ -192,7 +192,7 @@ impl Learning {
             }
             let upper = format!("{}/upper", overlay_directory(*number));
             let act = || {
-                let directory = escape(directory.as_os_str().as_bytes());
+                let directory = escape_path(directory);
                 format!("list the changes of {directory}")
             };
             unread += changes::read(space, &upper, directory, &mut changes)
@@ -214,7 +214,7 @@ fn refused(path: &Path, problem: String) -> RunError {
     RunError::Argument {
         code: "learn_refused",
         what: "the writable path",
-        object: escape(path.as_os_str().as_bytes()),
+        object: escape_path(path),
         problem,
         hint: Some("while learning, only directories of yours can be written".to_owned()),
     }

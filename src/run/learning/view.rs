@@ -17,7 +17,7 @@ use crate::run::learning::{Learning, Observed};
 use sandbox::view::{BASE_CANDIDATES, check_target};
 use spec::credential_files;
 use spec::host_policy::{HostPolicy, names};
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::request::{Caller, Grant, Request, Subject, ViewEntry};
 use sys::trusted_links::open_without_automount;
 
@@ -294,7 +294,7 @@ fn refused(directory: &Path, problem: &str, hint: &str) -> RunError {
     RunError::Argument {
         code: "learn_refused",
         what: "the working directory",
-        object: escape(directory.as_os_str().as_bytes()),
+        object: escape_path(directory),
         problem: problem.to_owned(),
         hint: Some(hint.to_owned()),
     }

@@ -4,7 +4,6 @@
 pub(super) mod document;
 
 use std::os::fd::AsFd as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -21,7 +20,7 @@ use sandbox::launch::Launched;
 use sandbox::records::{Entry, RunRecord};
 use sandbox::resources::Resources;
 use spec::outcome::Outcome;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::report::{StreamReport, SyncState, SyncedReport, WarningReport};
 use spec::units::count;
 use sys::file::open_beneath;
@@ -145,7 +144,7 @@ impl Run<'_> {
         let temporary = &self.request.caller.temporary_directory;
         let into = temporary.join(format!("runner-{run_id}"));
         record.record(&Entry::Kept(into.clone()))?;
-        let shown = escape(into.as_os_str().as_bytes());
+        let shown = escape_path(&into);
         rustix::fs::mkdir(&into, Mode::RWXU)
             .map_err(RunError::host(format!("make {shown} for --keep")))?;
         Ok(Some(into))

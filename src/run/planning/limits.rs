@@ -12,7 +12,7 @@ use sandbox::view as view_plan;
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::limits::Coverage;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::report::{Enforcement, EnforcementState, WarningReport};
 use spec::request::{LimitsMode, Request, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
@@ -121,7 +121,7 @@ fn check_socket_types(view: &[ViewEntry], named: &[PathBuf]) -> Result<(), RunEr
         return Err(RunError::Argument {
             code: "socket_expected",
             what: "--socket",
-            object: escape(source.as_os_str().as_encoded_bytes()),
+            object: escape_path(source),
             problem: format!("is {kind}; expected a unix socket"),
             hint: Some("name the socket itself; --ro makes other paths visible".to_owned()),
         });
@@ -137,7 +137,7 @@ fn check_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), Ru
     Err(RunError::Argument {
         code: "socket_beside_directories",
         what: "--socket",
-        object: escape(named.as_os_str().as_encoded_bytes()),
+        object: escape_path(named),
         problem: "cannot be the only socket: the body could also connect to any other socket in \
                   the mounted directories"
             .to_owned(),
@@ -245,8 +245,7 @@ fn writable_fifos(view: &[ViewEntry]) -> Option<String> {
         if source.metadata().is_ok_and(|found| found.is_file()) {
             return None;
         }
-        let [target, above] =
-            [target, *above].map(|path| escape(path.as_os_str().as_encoded_bytes()));
+        let [target, above] = [target, *above].map(escape_path);
         Some(format!(
             "{target} is read-only beneath {above}, which is writable: the host's FIFOs in it can \
              be written to, and nothing else; mount it elsewhere with --mount"

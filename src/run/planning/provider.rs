@@ -17,7 +17,7 @@ use sandbox::view::BUNDLE;
 use spec::detection::{ProgramLookup, ResolvedForm};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{Manifest, Problem};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::request::{Request, ViewEntry};
 use spec::run_form::Run;
 use spec::sandbox_block::{LocalConfig, Provider, Shell};
@@ -190,7 +190,7 @@ impl ResolvedRun {
             .ok_or(NodePermissionError::NoNode)?;
         // Executes this file and not a `node` in the bundle.
         let path = path.canonicalize().unwrap_or(path);
-        let shown = escape(path.as_os_str().as_bytes());
+        let shown = escape_path(&path);
         if lookup::is_script(&path) {
             return Err(NodePermissionError::Script { path: shown }.into());
         }

@@ -15,7 +15,7 @@ use sandbox::mounts;
 use sources::oci::store::StorePlace;
 use spec::history::AuditPolicy;
 use spec::host_policy::HostPolicy;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::request::{Caller, ViewEntry};
 use spec::sources_policy::SecretsProvider;
 use spec::state_directory::SERVED_RUNS;
@@ -94,10 +94,10 @@ pub(in crate::run) fn keep_outputs_apart(
             return Err(RunError::Argument {
                 code: "destination_refused",
                 what: "output destination",
-                object: escape(destination.as_os_str().as_bytes()),
+                object: escape_path(&destination),
                 problem: format!(
                     "overlaps {}, which the runner trusts in later runs",
-                    escape(path.as_os_str().as_bytes())
+                    escape_path(path)
                 ),
                 hint: Some(
                     "choose another path, or write the outputs to another directory (--out-dir)"
@@ -234,7 +234,7 @@ fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result
             return Err(RunError::Argument {
                 code: words.code,
                 what: "mount source",
-                object: escape(source.as_os_str().as_bytes()),
+                object: escape_path(source),
                 problem: words.problem.to_owned(),
                 hint: Some(words.hint.to_owned()),
             });

@@ -34,7 +34,7 @@ use sources::oci::observer::Observer as _;
 use sources::oci::opening::open_store;
 use sources::oci::store::Store;
 use spec::host_policy::HostPolicy;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::preparation::PreparationPolicy;
 use spec::preparation_report::{PreparationFound, PreparationReport};
 use spec::report::WarningReport;
@@ -361,7 +361,7 @@ fn read_host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u
     let refused = |problem: String| RunError::Argument {
         code: "preparation_file_unreadable",
         what: key,
-        object: escape(path.as_os_str().as_encoded_bytes()),
+        object: escape_path(path),
         problem,
         hint: Some("fix the host configuration".to_owned()),
     };

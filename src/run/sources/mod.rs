@@ -41,7 +41,7 @@ use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::manifest::{Manifest, WorkspaceSource};
 use spec::oci::reference::{Reference, Which};
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 use spec::report::WarningReport;
 use spec::request::{Request, ViewEntry};
 use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
@@ -346,7 +346,7 @@ fn open_subpath(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, So
     opened.map_err(|errno| match (errno, subpath) {
         (Errno::NOENT | Errno::NOTDIR, Some(subpath)) => subpath_error(in_use, subpath),
         _ => {
-            let path = escape(in_use.path.as_os_str().as_bytes());
+            let path = escape_path(&in_use.path);
             let error = CacheError::Call(CallError::new("openat2", path, errno));
             OciError::from(error).into()
         }

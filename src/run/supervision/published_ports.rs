@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::run::error::RunError;
 use egress::relay::Published;
 use spec::network::{NetworkOptions, PublishedPort};
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use sys::process;
 use sys::trusted_links::{self, Unopened};
 
@@ -109,7 +109,7 @@ fn unwritable(path: &Path, unopened: Unopened) -> RunError {
     RunError::Argument {
         code: "publish_file_unwritable",
         what: "--publish-file",
-        object: escape(path.as_os_str().as_bytes()),
+        object: escape_path(path),
         problem,
         hint: Some(hint.to_owned()),
     }
@@ -139,9 +139,7 @@ fn open_directory_of(path: &Path) -> Result<(OwnedFd, &OsStr), Unopened> {
 /// link.
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Unopened> {
     let (directory, name) = open_directory_of(path)?;
-    let mut random = [0; 8];
-    process::random(&mut random)?;
-    let temporary = format!(".ports-{:016x}.tmp", u64::from_le_bytes(random));
+    let temporary = format!(".ports-{}.tmp", process::random_digits()?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&directory, &*temporary, flags, Mode::from_raw_mode(0o666))?;
     let written = std::fs::File::from(file).write_all(bytes);

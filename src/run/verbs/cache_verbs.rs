@@ -1,12 +1,11 @@
 //! `runner cache`: list, collect and verify unpacked bundles.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::time::UNIX_EPOCH;
 
 use crate::run::unpacking::cached_bundle::open_cache;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict, DamagedTree, KeptTree};
 use spec::host_policy::HostPolicy;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::report::{ErrorReport, with_causes};
 use spec::request::Caller;
 use store::CacheError;
@@ -29,7 +28,7 @@ pub(crate) fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing,
         })
         .collect();
     Ok(CacheListing {
-        directory: escape(place.directory.as_os_str().as_bytes()),
+        directory: escape_path(&place.directory),
         in_memory: place.in_memory,
         size_bytes: place.size_bytes,
         used_bytes: trees
@@ -68,13 +67,7 @@ pub(crate) fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdic
 }
 
 fn explain(error: &CacheError) -> ErrorReport {
-    ErrorReport {
-        code: "bundle_cache_unusable".to_owned(),
-        message: with_causes(error),
-        hint: Some(
-            "name a directory of your own: cache.bundles.directory, or RUNNER_OPT_CACHE_DIRECTORY"
-                .to_owned(),
-        ),
-        source_line: None,
-    }
+    ErrorReport::new("bundle_cache_unusable", with_causes(error)).with_hint(
+        "name a directory of your own: cache.bundles.directory, or RUNNER_OPT_CACHE_DIRECTORY",
+    )
 }

@@ -27,7 +27,7 @@ use spec::limits::Coverage;
 use spec::limits::Limit;
 use spec::network::CaptureChoice;
 use spec::outcome::Outcome;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use spec::report::{ErrorReport, Report};
 use spec::request::{Caller, LimitsMode, Request, Subject};
 use sys::credentials::HostIds;
@@ -61,7 +61,7 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
         .map(|records| {
             let mount_point = records.mount_point();
             let directory = mount_point.parent().unwrap_or(mount_point);
-            escape(directory.as_os_str().as_bytes())
+            escape_path(directory)
         })
         .map_err(|error| error.report());
     let named = caller.cgroup_parent.as_deref();
@@ -135,7 +135,7 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
         programs: PROGRAMS
             .map(|name| {
                 let found = lookup::locate(name.as_ref(), caller, &policy.interpreters);
-                (name, found.map(|path| escape(path.as_os_str().as_bytes())))
+                (name, found.map(|path| escape_path(&path)))
             })
             .into(),
         server: ask_server(),
@@ -229,12 +229,10 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
                 Some(code) => format!("exited with {code}"),
                 None => format!("ended as {outcome:?}"),
             };
-            Err(ErrorReport {
-                code: "probe_failed".to_owned(),
-                message: format!("{} {end}, expected exit code 0", escape(NOTHING)),
-                hint: None,
-                source_line: None,
-            })
+            Err(ErrorReport::new(
+                "probe_failed",
+                format!("{} {end}, expected exit code 0", escape(NOTHING)),
+            ))
         }
     }
 }

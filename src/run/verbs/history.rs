@@ -84,23 +84,22 @@ impl RecordedRuns {
     /// As [`Self::find`], and the run has no report.
     pub(crate) fn find_report(&self, wanted: &str) -> Result<&Value, ErrorReport> {
         let run = self.find_run(wanted)?;
-        run.report.as_ref().ok_or_else(|| ErrorReport {
-            code: "run_without_report".to_owned(),
-            message: match run.is_live {
-                true => format!("the run {wanted} goes on, and has no report yet"),
-                false => format!("the run {wanted} has no report: its runner was killed"),
-            },
-            hint: Some(format!("`runner inspect {wanted}` prints what is recorded")),
-            source_line: None,
+        run.report.as_ref().ok_or_else(|| {
+            ErrorReport::new(
+                "run_without_report",
+                match run.is_live {
+                    true => format!("the run {wanted} goes on, and has no report yet"),
+                    false => format!("the run {wanted} has no report: its runner was killed"),
+                },
+            )
+            .with_hint(format!("`runner inspect {wanted}` prints what is recorded"))
         })
     }
 
     fn find_run(&self, wanted: &str) -> Result<&Recorded, ErrorReport> {
-        let unknown = |message: String| ErrorReport {
-            code: "run_unknown".to_owned(),
-            message,
-            hint: Some("`runner ps -a` lists the runs of this user".to_owned()),
-            source_line: None,
+        let unknown = |message: String| {
+            ErrorReport::new("run_unknown", message)
+                .with_hint("`runner ps -a` lists the runs of this user")
         };
         if wanted == "last" {
             let mut ended = self.0.values().rev().filter(|run| run.report.is_some());

@@ -13,7 +13,7 @@ use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, ma
 use sandbox::supervise::watch::listen_for_signals;
 use spec::did_you_mean::nearest;
 use spec::limits::UNLIMITED;
-use spec::report::{ErrorReport, with_causes};
+use spec::report::ErrorReport;
 use spec::request::Caller;
 use spec::sandboxes::{
     CommandRequest, LifetimeMaximum, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState,
@@ -173,12 +173,7 @@ impl SandboxError {
             ),
             Self::Control { .. } => ("sandbox_unusable", None),
         };
-        ErrorReport {
-            code: code.to_owned(),
-            message: with_causes(self),
-            hint,
-            source_line: None,
-        }
+        ErrorReport::of(code, self, hint)
     }
 }
 

@@ -12,8 +12,8 @@ use sources::oci::store::{BlobDescriptor, NamedManifest, Store, StoreError};
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
 use spec::oci::reference::{Place, Reference, ReferenceError, Which};
-use spec::path::escape;
-use spec::report::{ErrorReport, with_causes};
+use spec::path::{escape, escape_path};
+use spec::report::ErrorReport;
 use spec::source_report::{
     SourceFound, SourceInspected, SourceKept, SourceLayer, SourceListing, SourcePulled,
     SourceRemoval,
@@ -100,7 +100,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
             sources.extend(describe_listed(&store, listed)?);
         }
         Ok(SourceListing {
-            directory: escape(store.path().as_os_str().as_encoded_bytes()),
+            directory: escape_path(store.path()),
             size_bytes: store.size_bytes(),
             used_bytes: store.used_bytes()?,
             sources,
@@ -170,11 +170,12 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
         Ok(Some(store.remove(name, &blobs, snapshot.as_ref())?))
     };
     let gone = removing().map_err(|error: OciError| explain(&error))?;
-    let gone = gone.ok_or_else(|| ErrorReport {
-        code: "source_not_stored".to_owned(),
-        message: format!("`{}` is not a name of the store", escape(name.as_bytes())),
-        hint: Some("`runner source list` shows what is in the store".to_owned()),
-        source_line: None,
+    let gone = gone.ok_or_else(|| {
+        ErrorReport::new(
+            "source_not_stored",
+            format!("`{}` is not a name of the store", escape(name.as_bytes())),
+        )
+        .with_hint("`runner source list` shows what is in the store")
     })?;
     Ok(SourceRemoval {
         blobs: gone.blobs,
@@ -216,21 +217,11 @@ fn tree_of(
 
 #[must_use]
 fn explain(error: &OciError) -> ErrorReport {
-    ErrorReport {
-        code: error.code().to_owned(),
-        message: with_causes(error),
-        hint: error.hint(),
-        source_line: None,
-    }
+    ErrorReport::of(error.code(), error, error.hint())
 }
 
 fn unreadable(error: &ReferenceError) -> ErrorReport {
-    ErrorReport {
-        code: error.code().to_owned(),
-        message: with_causes(error),
-        hint: error.hint(),
-        source_line: None,
-    }
+    ErrorReport::of(error.code(), error, error.hint())
 }
 
 /// Parses `oci:` and `docker://` places, and plain references.

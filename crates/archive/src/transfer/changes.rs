@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::entry_rules::SEGMENTS_MAX;
@@ -11,6 +11,7 @@ use crate::transfer::layer_rules::{is_opaque, is_whiteout, mount_of, mount_of_en
 use crate::transfer::pack::{PackError, unreadable};
 use crate::transfer::snapshot::PrivateDirectory;
 use spec::path::escape;
+use sys::file::{names, open_directory};
 
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,13 +87,7 @@ impl Lister {
                 problem: format!("it is more than {SEGMENTS_MAX} directories deep"),
             });
         }
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&level.directory).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
-            if !matches!(&name[..], b"." | b"..") {
-                names.push(name);
-            }
-        }
+        let mut names = names(&level.directory).map_err(failed)?;
         names.sort_unstable();
         let mut below = Vec::new();
         for name in names {
@@ -153,13 +148,11 @@ impl Lister {
         lowers: &[OwnedFd],
         path: &[u8],
     ) -> Result<(), Errno> {
-        let mut names = BTreeSet::new();
+        let mut all = BTreeSet::new();
         for lower in lowers {
-            for entry in Dir::read_from(lower)? {
-                names.insert(entry?.file_name().to_bytes().to_vec());
-            }
+            all.extend(names(lower)?);
         }
-        for name in names {
+        for name in all {
             let is_kept = rustix::fs::statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             if !is_kept && look_below(lowers, &name)?.exists {
                 self.add(Change::Deleted, &[path, b"/", &name].concat());
@@ -176,8 +169,7 @@ impl Lister {
 
 /// `None`: it is gone, or another mount.
 fn open(parent: BorrowedFd<'_>, name: &[u8], mount: u64) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+    match open_directory(parent, name) {
         Ok(directory) if mount_of(directory.as_fd())? == mount => Ok(Some(directory)),
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno),
@@ -207,8 +199,7 @@ fn look_below(lowers: &[OwnedFd], name: &[u8]) -> Result<Lower, Errno> {
         if FileType::from_raw_mode(status.st_mode) != FileType::Directory {
             break;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = rustix::fs::openat(tree, name, flags, Mode::empty())?;
+        let directory = open_directory(tree.as_fd(), name)?;
         let hides = is_opaque(directory.as_fd());
         lower.directories.push(directory);
         if hides {

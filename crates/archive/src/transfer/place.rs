@@ -6,15 +6,15 @@
 use std::cell::Cell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::TOP;
 use super::pack::last_segment;
 use crate::unpack::UnpackLimits;
 use spec::path::escape;
-use sys::file::{is_full, open_beneath, remove_tree};
-use sys::process::random;
+use sys::file::{is_full, names, open_beneath, remove_tree};
+use sys::process::random_digits;
 
 /// Files cannot be placed. Paths are escaped.
 #[derive(Debug, thiserror::Error)]
@@ -189,9 +189,7 @@ impl Place {
     /// [`PlaceError::Call`].
     pub fn make_fresh(&self) -> Result<Fresh<'_>, PlaceError> {
         let failed = |errno| call("create a directory in", &self.directory_path, errno);
-        let mut bytes = [0; 8];
-        random(&mut bytes).map_err(failed)?;
-        let name = format!(".runner-cp-{:016x}", u64::from_ne_bytes(bytes));
+        let name = format!(".runner-cp-{}", random_digits().map_err(failed)?);
         rustix::fs::mkdirat(&self.directory, &*name, Mode::RWXU).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let directory = self.directory.as_fd();
@@ -277,7 +275,7 @@ enum Step {
 }
 
 fn merge_entries(step: Step, from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<(), PlaceError> {
-    for name in list(from)? {
+    for name in names(from).map_err(|errno| call("list", b".", errno))? {
         merge(step, (from, &name), (into, &name))?;
     }
     Ok(())
@@ -319,19 +317,6 @@ fn move_to_new(
         Err(Errno::INVAL) => rustix::fs::renameat(from, from_name, into, name),
         other => other,
     }
-}
-
-fn list(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, PlaceError> {
-    let failed = |errno| call("list", b".", errno);
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") {
-            names.push(name.to_vec());
-        }
-    }
-    Ok(names)
 }
 
 fn open_listed(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, PlaceError> {

@@ -16,7 +16,7 @@ use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError};
 use crate::inflated::Inflated;
-use crate::layer::{AnyEntries, add_non_directory, position};
+use crate::layer::{AnyEntries, add_non_directory, join, position};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::path_mapping::{PathMapping, relative_to};
@@ -27,7 +27,7 @@ use crate::unpack::UnpackLimits;
 use crate::whiteout::{LayerEntry, classify};
 use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
-use sys::file::open_beneath;
+use sys::file::{names, open_beneath, open_directory};
 
 /// A private directory of a sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -209,11 +209,7 @@ impl<'run> PlaceWriter<'run> {
         match classify(&path, &member.kind).map_err(|refusal| at.refused(refusal))? {
             LayerEntry::Ordinary | LayerEntry::Aufs => (),
             LayerEntry::Whiteout { directory, name } => {
-                let deleted = RelPath::parse(&name).and_then(|name| match directory {
-                    Some(directory) => directory.join(&name),
-                    None => Ok(name),
-                });
-                let deleted = deleted.map_err(|error| at.refused(Refusal::path(error)))?;
+                let deleted = join(at, directory.as_ref(), &name)?;
                 self.deletions.files.push(deleted);
                 return Ok(());
             }
@@ -266,12 +262,8 @@ impl Deletions {
             let Some(opened) = open_if_there(directory, Some(path), mount)? else {
                 continue;
             };
-            for entry in Dir::read_from(&opened)? {
-                let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                if !matches!(name, b"." | b"..") {
-                    remove(opened.as_fd(), name, mount)?;
-                }
+            for name in names(&opened)? {
+                remove(opened.as_fd(), &name, mount)?;
             }
         }
         Ok(())
@@ -301,17 +293,12 @@ fn remove(parent: BorrowedFd<'_>, name: &[u8], mount: u64) -> Result<(), Errno> 
         Err(Errno::ISDIR) => (),
         other => return other,
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let directory = open_directory(parent, name)?;
     if mount_of(directory.as_fd())? != mount {
         return Err(Errno::XDEV);
     }
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let below = entry.file_name().to_bytes();
-        if !matches!(below, b"." | b"..") {
-            remove(directory.as_fd(), below, mount)?;
-        }
+    for below in names(&directory)? {
+        remove(directory.as_fd(), &below, mount)?;
     }
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }

@@ -5,7 +5,6 @@
 //!
 //! An artifact depends only on the files, the facts of git and the request: not on clock, umask,
 //! uid, directory order, locale or host paths.
-#![forbid(unsafe_code)]
 
 mod artifact;
 mod git;
@@ -20,7 +19,7 @@ pub use artifact::{ArtifactDocuments, documents};
 pub use git::CheckoutAnswer;
 
 use crate::error::BundleError;
-use crate::files::{DirectoryFiles, FileIdentity, shown};
+use crate::files::{DirectoryFiles, FileIdentity};
 use crate::filter::{FileFilter, Purpose, SnapshotSelection, is_at_or_below};
 use crate::gather::Gathered;
 use crate::gathered::Gathering;
@@ -33,7 +32,7 @@ use spec::oci::source_config::{
     CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX, SnapshotFacts, SourceConfig, SourceType, Submodules,
     is_name, is_version,
 };
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
@@ -98,7 +97,7 @@ impl SourceDirectory {
     /// # Errors
     /// [`BundleError::SourceDirectory`].
     pub fn open(path: &Path) -> Result<Self, BundleError> {
-        let shown = shown(path);
+        let shown = escape_path(path);
         let failed = |source| BundleError::SourceDirectory {
             directory: shown.clone(),
             source,

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::escape_path;
+use spec::path::escape_path;
 use sys::file::{CallError, Unread, read_regular};
 
 pub(crate) const NO_ROOTS: &str = "no certificate authority is known to this host, so https:// cannot be \

@@ -133,7 +133,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use archive::UnpackError;
+    use archive::{Refusal, UnpackError};
     use sys::file::CallError;
 
     #[test]
@@ -150,11 +150,7 @@ mod tests {
         assert_eq!(no_attributes.code(), "store_unusable");
         let hint = no_attributes.hint().expect("a hint");
         assert!(hint.contains("oci.directory"), "{hint}");
-        let too_many = unpack(UnpackError::TooManyEntries {
-            index: 3,
-            name: "etc".to_owned(),
-            limit: 2,
-        });
+        let too_many = unpack(UnpackError::entry(3, b"etc", Refusal::too_many_entries(2)));
         assert_eq!(too_many.code(), "artifact_layer_refused");
         let hint = too_many.hint().expect("a hint");
         assert!(hint.contains("oci.entries"), "{hint}");

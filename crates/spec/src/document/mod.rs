@@ -7,7 +7,6 @@
 //! keys, keys that are not text, numbers that parsers read differently (`010`, `0x10`, `+1`, `.5`),
 //! numbers that are not finite, and encodings other than UTF-8. `no`, `on`, `1_000` and `12:30:00`
 //! are text, as in YAML 1.2. A UTF-8 byte order mark at the start is skipped: editors write one.
-#![forbid(unsafe_code)]
 
 mod budget;
 mod flat;
@@ -23,7 +22,7 @@ pub use flat::{FlatNode, flatten, restore};
 pub use place::Place;
 pub use problem::{DocumentError, DocumentProblem, excerpt};
 pub use read::{ReadError, ReadProblem};
-pub(crate) use read::{from_node, stated};
+pub(crate) use read::{from_node, nullable};
 pub use source_line::SourceLine;
 
 use crate::parse_permit::ParsePermit;

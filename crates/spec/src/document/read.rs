@@ -1,14 +1,14 @@
 //! Deserializes serde types from a document. Errors have the place and the JSON Pointer of the
 //! value.
 
-use std::fmt::Display;
+use std::fmt::{Display, Formatter};
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer as _,
     MapAccess, SeqAccess, Unexpected, Visitor,
 };
-use serde::{Deserialize, forward_to_deserialize_any};
+use serde::forward_to_deserialize_any;
 
 use crate::document::{
     DocumentError, DocumentProblem, Key, Node, Place, Value, excerpt, pointer_step,
@@ -90,13 +90,29 @@ pub(crate) fn from_node<T: DeserializeOwned>(root: &Node) -> Result<T, ReadError
     T::deserialize(NodeDeserializer(root)).map_err(|error| error.in_document(root))
 }
 
-/// Deserializes an optional key. If it is present, its value must not be `null`.
-pub(crate) fn stated<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
+/// Deserializes a text that must be there and may be `null`. Other optional keys must not be `null`.
+pub(crate) fn nullable<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    deserializer.deserialize_any(NullableText)
+}
+
+struct NullableText;
+
+impl Visitor<'_> for NullableText {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("text")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(text.to_owned()))
+    }
 }
 
 /// An error with its node by reference: place and pointer are computed at the end.
@@ -170,6 +186,10 @@ impl de::Error for AtNode<'_> {
             found,
             expected: expected.to_string(),
         })
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_value(found, expected)
     }
 
     fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
@@ -250,10 +270,7 @@ impl<'document> Deserializer<'document> for NodeDeserializer<'document> {
         self,
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
-        match &self.0.value {
-            Value::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
+        visitor.visit_some(self)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'document>>(

@@ -1,5 +1,4 @@
 //! Inventories (`SECRETS.md`, AIP-19): which secrets exist and who may have them, without values.
-#![forbid(unsafe_code)]
 
 mod grants;
 mod read;

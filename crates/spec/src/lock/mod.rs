@@ -2,7 +2,6 @@
 //!
 //! Its schema is `schemas/lock.schema.json`. It has commits, digests and sizes, but no values of
 //! secrets, host paths, times or users.
-#![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 
@@ -28,7 +27,7 @@ pub struct Lock {
     /// `subprocess` or `sandbox`.
     pub engine: String,
     /// The image template.
-    #[serde(deserialize_with = "Option::deserialize")]
+    #[serde(deserialize_with = "document::nullable")]
     #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
     pub image: Option<String>,
     /// The `needs` of the `runner` block.
@@ -50,7 +49,7 @@ pub struct Lock {
 #[serde(deny_unknown_fields)]
 pub struct LockedNeeds {
     /// `node`, `python` or `multi`.
-    #[serde(deserialize_with = "Option::deserialize")]
+    #[serde(deserialize_with = "document::nullable")]
     #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
     pub language: Option<String>,
     /// Packages of the operating system.
@@ -96,27 +95,15 @@ pub struct LockedSource {
     /// The kind of the source.
     pub kind: LockedKind,
     /// The path of the source, as the manifest has it.
-    #[serde(
-        default,
-        deserialize_with = "document::stated",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub path: Option<String>,
     /// `owner/name`.
-    #[serde(
-        default,
-        deserialize_with = "document::stated",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub repository: Option<String>,
     /// Commit, tag or branch, as the manifest has it.
-    #[serde(
-        default,
-        deserialize_with = "document::stated",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub reference: Option<String>,
     /// The commit that the reference named.
@@ -129,19 +116,11 @@ pub struct LockedSource {
     pub sha: Option<String>,
     /// SHA-256 of the fetched archive. A service may repack a commit: another digest is not a
     /// difference of the source.
-    #[serde(
-        default,
-        deserialize_with = "document::stated",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("type" = "string")))]
     pub archive_digest: Option<Digest>,
     /// Size of the archive, in bytes.
-    #[serde(
-        default,
-        deserialize_with = "document::stated",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("type" = "integer")))]
     pub archive_bytes: Option<u64>,
     /// Size of the files of the source, in bytes.

@@ -3,7 +3,6 @@
 //! [`crate::document`] parses the text to a tree with the place of every value. The blocks of the
 //! specifications are then read from the tree, each with its own rules. Unknown keys are refused. A
 //! manifest only *requests*: other modules grant.
-#![forbid(unsafe_code)]
 
 mod advice;
 mod blocks;

@@ -52,18 +52,10 @@ pub struct SourceConfig {
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub description: Option<String>,
     /// Origin of the source.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "document::stated"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// How the snapshot was taken.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "document::stated"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotFacts>,
 }
 
@@ -105,38 +97,26 @@ impl SourceType {
 /// Origin of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
 pub struct Origin {
     /// URL of the repository, without credentials.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "text"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub url: Option<String>,
     /// `owner/name` of the repository.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "text"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub repo: Option<String>,
     /// Branch or tag, such as `refs/heads/main`.
     #[serde(
         rename = "ref",
         skip_serializing_if = "Option::is_none",
-        default,
         deserialize_with = "text"
     )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub reference: Option<String>,
     /// The commit.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "text"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub commit: Option<String>,
 }
@@ -152,37 +132,20 @@ impl Origin {
 /// How a snapshot was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct SnapshotFacts {
     /// The directory that it was made from. This program writes only the last segment.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "text"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub prepared_from_path: Option<String>,
     /// The included parts, if it is not the whole source: paths, or the patterns of a sparse checkout.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        default,
-        deserialize_with = "texts"
-    )]
-    #[cfg_attr(test, schemars(default))]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "texts")]
     pub sparse: Vec<String>,
     /// Whether it contains the files of submodules.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "document::stated"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub submodules: Option<Submodules>,
     /// Number of files.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        default,
-        deserialize_with = "document::stated"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("type" = "integer")))]
     pub file_count: Option<u64>,
 }

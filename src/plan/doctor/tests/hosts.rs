@@ -11,12 +11,10 @@ fn without_namespaces(facts: &mut Facts, errno: &str) {
     for (_, made) in &mut facts.namespaces {
         *made = Err(errno.to_owned());
     }
-    facts.sandbox = Err(ErrorReport {
-        code: "user_namespace_unavailable".to_owned(),
-        message: format!("cannot make a user namespace: {errno}"),
-        hint: None,
-        source_line: None,
-    });
+    facts.sandbox = Err(ErrorReport::new(
+        "user_namespace_unavailable",
+        format!("cannot make a user namespace: {errno}"),
+    ));
 }
 
 fn without_groups(facts: &mut Facts, reason: &str) {

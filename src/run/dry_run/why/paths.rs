@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use crate::plan::access::{Class, OnHost, Place, Rule, classify, parent};
 use crate::plan::learning::ACTS_OUTSIDE;
 use crate::run::dry_run::why::Planned;
-use crate::run::launching::predicted_view::{PredictedView, absolute, beneath, on_host, shown};
+use crate::run::launching::predicted_view::{PredictedView, absolute, beneath, on_host};
 use crate::run::launching::seen::{SeenPath, look_up};
 use sandbox::mounts::{self, MountError};
 use sandbox::view::ViewStep;
 use spec::host_policy::{HostPolicy, names};
-use spec::path::{escape, quoted};
+use spec::path::{escape, escape_path, quoted};
 use spec::plan_report::{DEFAULT, FIXED, HOST_POLICY, PlannedPath};
 use spec::request::{Grant, Request, ViewEntry};
 use spec::why_report::{Answer, Operation, State, Verdict};
@@ -173,7 +173,7 @@ impl PathRules<'_> {
                 let ViewStep::Bind { source, .. } = step else {
                     return None;
                 };
-                let path = quoted(&shown(&on_host(source, rest)));
+                let path = quoted(&escape_path(&on_host(source, rest)));
                 Some(format!("on the host: chmod +x {path}"))
             }
             _ => None,
@@ -226,7 +226,7 @@ impl PathRules<'_> {
                 } else {
                     String::new()
                 };
-                Some(format!("{flag} {}{by}", quoted(&shown(path))))
+                Some(format!("{flag} {}{by}", quoted(&escape_path(path))))
             }
             Err(MountError::Refused { hint, .. }) => hint,
             Err(MountError::Call { .. }) => None,

@@ -15,7 +15,7 @@ use crate::run::planning::programs::lookup::{
 };
 use crate::run::planning::programs::shims::{self, Shim};
 use crate::run::planning::programs::text_files::find_in;
-use spec::path::escape;
+use spec::path::escape_path;
 use spec::program_format::Format;
 use spec::request::Caller;
 
@@ -65,7 +65,7 @@ pub(in crate::run::planning) fn find(
                 return Err(RunError::Argument {
                     code: "program_is_shim",
                     what: "program",
-                    object: escape(path.as_os_str().as_bytes()),
+                    object: escape_path(&path),
                     problem: format!("is a shim of {manager}: {problem}"),
                     hint: Some(hint),
                 });

@@ -15,7 +15,7 @@ use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
 use sandbox::view::{BASE_CANDIDATES, check_target};
 use spec::host_policy::HostPolicy;
-use spec::path::{RelPath, escape, quoted};
+use spec::path::{RelPath, escape, escape_path, quoted};
 use spec::request::{Caller, Request, ViewEntry};
 
 /// Whether the base view, without an image, contains this path of the host.
@@ -204,13 +204,13 @@ pub(super) fn refuse_script(
         .filter(|prefix| real.starts_with(prefix))
         .or_else(|| real.parent().map(Path::to_path_buf))
         .unwrap_or_default();
-    let object = escape(real.as_os_str().as_bytes());
+    let object = escape_path(real);
     RunError::Argument {
         code: "program_is_script",
         what: "program",
         hint: Some(format!(
             "mount what it needs: --ro {}",
-            quoted(&escape(needed.as_os_str().as_bytes()))
+            quoted(&escape_path(&needed))
         )),
         object,
         problem: "is a script outside the system directories: what else it needs is unknown"

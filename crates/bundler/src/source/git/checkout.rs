@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::BundleError;
 use crate::source::git::texts::GitTexts;
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape_path};
 use sys::file::{open_beneath, read_regular};
 
 const LINE_BYTES_MAX: usize = 8 << 10;
@@ -62,7 +62,7 @@ pub(super) fn search(
             .ok()
             .and_then(|below| RelPath::parse(below.as_os_str().as_bytes()).ok());
         let distrust = |why: &str| {
-            let shown = escape(dot_git.as_os_str().as_bytes());
+            let shown = escape_path(&dot_git);
             Ok(Search::NotTrusted(format!("`{shown}` {why}")))
         };
         if !trusted.contains(&status.uid()) {

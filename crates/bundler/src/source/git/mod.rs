@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::error::BundleError;
-use crate::files::shown;
 use crate::source::BuildHost;
 pub use crate::source::git::answer::CheckoutAnswer;
 use crate::source::git::answer::Indexed;
@@ -22,7 +21,7 @@ use crate::source::git::checkout::{
 use crate::source::git::program::TemporaryGitDirectory;
 pub(super) use crate::source::git::texts::GitTexts;
 use spec::oci::source_config::Origin;
-use spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape, escape_path};
 
 const COMMIT_BYTES_MAX: usize = 1 << 20;
 const LIST_BYTES_MAX: usize = 512 << 20;
@@ -85,7 +84,7 @@ pub(super) fn facts(
         Search::Found(checkout) => checkout,
     };
     let program = program::find(host.path).ok_or_else(|| BundleError::GitMissing {
-        directory: shown(directory),
+        directory: escape_path(directory),
     })?;
     let git_directory = TemporaryGitDirectory::create(program, host.temporary_directory)?;
     let settings = read_settings(&checkout, &git_directory, texts)?;

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::error::BundleError;
 use crate::output::{BlockedSignals, ENDING};
 use spec::path::escape;
-use sys::process::random;
+use sys::process::random_digits;
 use sys::signal::{SignalSet, is_pending};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
@@ -57,9 +57,9 @@ pub(super) struct TemporaryGitDirectory {
 
 impl TemporaryGitDirectory {
     pub(super) fn create(program: PathBuf, above: &Path) -> Result<Self, BundleError> {
-        let mut number = [0; 8];
-        random(&mut number).map_err(|errno| BundleError::GitDirectory(errno.into()))?;
-        let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
+        let number = random_digits();
+        let number = number.map_err(|errno| BundleError::GitDirectory(errno.into()))?;
+        let name = format!("runner-source-{number}");
         let failed = BundleError::GitDirectory;
         let git_directory = Self {
             program,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use oci_spec::image::Descriptor;
 
 use crate::answers;
-use crate::escape_path;
 use crate::oci::artifact::{self, abbreviate, blob_descriptor};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
@@ -17,7 +16,7 @@ use crate::oci::origin::Origin;
 use crate::oci::pull::{Artifact, LayerReader, unpack_error};
 use crate::oci::store::{Blob, BlobDescriptor, Store};
 use crate::to_json;
-use archive::{Compression, LayerView, UnpackError, UnpackLimits};
+use archive::{Compression, LayerView, Refusal, UnpackError, UnpackLimits};
 use reader::{Feed, Layer, Problem};
 use spec::digest::Digest;
 use spec::oci::image_config::{ImageConfig, ImageConfigError};
@@ -25,7 +24,7 @@ use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_LAYER_PLAIN, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR,
     LAYER_ZSTD,
 };
-use spec::path::RelPath;
+use spec::path::{RelPath, escape_path};
 use spec::report::WarningReport;
 use spec::units;
 use store::{Label, StoreDirectory};
@@ -49,7 +48,7 @@ struct Note {
 /// Encodes the note of an unpacked layer.
 ///
 /// # Errors
-/// [`UnpackError::TooLongNames`]: the names of all layers exceed the limit of a note.
+/// [`UnpackError::Entry`]: the names of all layers exceed the limit of a note.
 fn encode_note(layer: &Layer, left: &Left) -> Result<Vec<u8>, UnpackError> {
     let note = Note {
         hides_all: layer.hides_all,
@@ -65,11 +64,8 @@ fn encode_note(layer: &Layer, left: &Left) -> Result<Vec<u8>, UnpackError> {
     bytes.push(b'\n');
     bytes.extend(layer.view.write());
     if bytes.len() > NOTE_BYTES_MAX {
-        return Err(UnpackError::TooLongNames {
-            index: 0,
-            name: "all layers together".to_owned(),
-            limit_bytes: NOTE_BYTES_MAX as u64,
-        });
+        let refusal = Refusal::too_long_names(NOTE_BYTES_MAX as u64);
+        return Err(UnpackError::entry(0, b"all layers together", refusal));
     }
     Ok(bytes)
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use archive::{SEGMENTS_MAX, UnpackError, UnpackLimits};
+use archive::{Refusal, SEGMENTS_MAX, UnpackError, UnpackLimits};
 use reader::Problem;
 use spec::path::escape;
 use sys::file::open_beneath;
@@ -95,9 +95,8 @@ pub(super) fn check(root: BorrowedFd<'_>, limits: &UnpackLimits) -> Result<Left,
             }
             let (index, name) = (0, escape(&path));
             if left.entries > limits.entries {
-                let limit = limits.entries;
-                let error = UnpackError::TooManyEntries { index, name, limit };
-                return Err(Problem::of(&error));
+                let refusal = Refusal::too_many_entries(limits.entries);
+                return Err(Problem::of(&UnpackError::entry(index, &path, refusal)));
             }
             if file_bytes > limits.unpacked_bytes {
                 let limit_bytes = limits.unpacked_bytes;

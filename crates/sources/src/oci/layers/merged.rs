@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::oci::layers::LockedLayer;
 use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 use spec::units::limit;
-use sys::file::{CallError, Unread, read_regular};
+use sys::file::{CallError, Unread, open_directory, read_regular};
 
 /// Most symbolic links per path (MAXSYMLINKS in linux/namei.h).
 const LINKS_MAX: u32 = 40;
@@ -295,7 +295,6 @@ fn look_up(
 ) -> Result<Option<Found>, CallError> {
     let failed = |call: &'static str| move |errno: Errno| CallError::new(call, escape(name), errno);
     let mut merged = Vec::new();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for (index, directory) in directories.iter().enumerate() {
         let directory = directory.as_fd();
         let status = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -305,8 +304,7 @@ fn look_up(
         };
         match FileType::from_raw_mode(status.st_mode) {
             FileType::Directory => {
-                let opened = rustix::fs::openat(directory, name, flags, Mode::empty())
-                    .map_err(failed("openat"))?;
+                let opened = open_directory(directory, name).map_err(failed("openat"))?;
                 let is_last = index + 1 == directories.len();
                 let is_opaque =
                     !is_last && has_opaque_mark(opened.as_fd()).map_err(failed("fgetxattr"))?;

@@ -7,9 +7,9 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::escape_path;
 use crate::oci::layout::error::LayoutError;
 use spec::digest::Digest;
+use spec::path::escape_path;
 use spec::units::limit;
 use sys::file::{CallError, Unread, open_beneath, read_regular};
 

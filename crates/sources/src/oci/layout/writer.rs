@@ -14,7 +14,6 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::escape_path;
 use crate::oci::error::OciError;
 use crate::oci::hashing::HashingFile;
 use crate::oci::layout::error::LayoutError;
@@ -26,9 +25,10 @@ use crate::oci::layout::reader::Layout;
 use crate::oci::observer::Observer;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
-use sys::file::{errno_of, open_beneath, remove_tree};
+use spec::path::escape_path;
+use sys::file::{errno_of, open_beneath, open_directory, remove_tree};
 use sys::lock::try_claim_file;
-use sys::process::random;
+use sys::process::random_digits;
 
 const BLOBS: &str = "blobs";
 const BLOBS_SHA256: &str = "blobs/sha256";
@@ -117,9 +117,8 @@ impl LayoutWriter {
         let parent = rustix::fs::open(parent, flags, Mode::empty()).map_err(failed("open"))?;
         rustix::fs::mkdirat(&parent, temporary.as_str(), DIRECTORY_MODE)
             .map_err(failed("mkdirat"))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(&parent, temporary.as_str(), flags, Mode::empty())
-            .map_err(failed("openat"))?;
+        let descriptor =
+            open_directory(parent.as_fd(), temporary.as_str()).map_err(failed("openat"))?;
         let writer = Self {
             directory: Directory {
                 display_path: escape_path(path),
@@ -305,7 +304,5 @@ fn write_error(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError
 
 /// A killed writer leaves its file, so the name is random.
 fn temporary_name() -> Result<String, Errno> {
-    let mut bytes = [0; 8];
-    random(&mut bytes)?;
-    Ok(format!(".runner-{:016x}.tmp", u64::from_le_bytes(bytes)))
+    Ok(format!(".runner-{}.tmp", random_digits()?))
 }

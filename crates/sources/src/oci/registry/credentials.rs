@@ -8,7 +8,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 
-use crate::escape_path;
 use crate::oci::error::OciError;
 use crate::oci::registry::Connection;
 use crate::oci::registry::docker_config::{DockerConfig, Helper, Login};
@@ -16,7 +15,7 @@ use crate::oci::registry::error::RegistryError;
 use secrets::Unusable;
 use secrets::program::{self, Invocation};
 use spec::oci::reference::Reference;
-use spec::path::escape;
+use spec::path::{escape, escape_path};
 use sys::credentials::is_ours_or_roots;
 use sys::file::{CallError, Unread, read_regular};
 

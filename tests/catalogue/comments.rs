@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 77),
-    ('B', 72),
+    ('B', 74),
     ('C', 43),
     ('D', 29),
     ('E', 36),

@@ -144,7 +144,8 @@ fn leaf_of(
     now: Duration,
 ) -> Result<Option<(Leaf, Vec<OwnedFd>)>, NoLeaf> {
     let has_limits = !wanted.limits.is_none();
-    if !has_limits && !(is_measured && wanted.action == Action::Execute) {
+    let is_measured = is_measured && wanted.action == Action::Execute;
+    if !has_limits && !is_measured {
         return Ok(None);
     }
     if !group.can_limit(&wanted.limits) {

@@ -25,7 +25,7 @@ use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP};
 use crate::cli::history::{Inspect, PageOfRun, Ps};
 use crate::cli::learn::{LEARN_HELP, Learn};
-use crate::cli::limit_flags::{LimitValueFlags, OF_COMMAND};
+use crate::cli::limit_flags::{LimitValueFlags, is_of_command};
 use crate::cli::network::NetworkFlags;
 use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
@@ -156,14 +156,13 @@ pub struct Run {
 
 /// Adds the variable of a flag. For a switch its value is yes or no.
 fn with_variable(flag: Arg) -> Arg {
-    let has_none = flag.get_env().is_none() && !flag.get_id().as_str().starts_with(OF_COMMAND);
-    let Some(long) = flag.get_long().filter(|_| has_none) else {
+    let Some(long) = flag.get_long().filter(|_| flag.get_env().is_none()) else {
         return flag;
     };
     let name = variable_of(long);
     match flag.get_action() {
         ArgAction::SetTrue if WITHOUT_VARIABLE.contains(&long) => flag,
-        ArgAction::Set if QUESTIONS.contains(&long) => flag,
+        ArgAction::Set if QUESTIONS.contains(&long) || is_of_command(&flag) => flag,
         ArgAction::SetTrue => flag
             .env(name)
             .hide_env_values(true)

@@ -45,7 +45,7 @@ impl FromArgMatches for LimitValueFlags {
 pub struct CommandLimitFlags(pub CommandLimits);
 
 /// Before the long name, in the id of a flag of [`CommandLimitFlags`].
-pub(super) const OF_COMMAND: &str = "command-";
+const OF_COMMAND: &str = "command-";
 
 const OF_COMMANDS: [(Limit, &str); 4] = [
     (
@@ -74,6 +74,11 @@ impl Args for CommandLimitFlags {
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
+}
+
+/// Whether it is a flag of [`CommandLimitFlags`].
+pub(super) fn is_of_command(flag: &Arg) -> bool {
+    flag.get_id().as_str().starts_with(OF_COMMAND)
 }
 
 fn id_of(flag: Flag) -> String {

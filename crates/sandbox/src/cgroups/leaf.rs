@@ -38,7 +38,7 @@ impl RunCgroup {
     ///
     /// # Errors
     /// [`CgroupError::Create`], [`CgroupError::Limit`].
-    pub fn prepare_for_leaves(&mut self) -> Result<(), CgroupError> {
+    pub(crate) fn prepare_for_leaves(&mut self) -> Result<(), CgroupError> {
         let Some(group) = self.unified.as_ref().filter(|_| self.unified_limits) else {
             return Ok(());
         };

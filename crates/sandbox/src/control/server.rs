@@ -18,7 +18,9 @@ use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
 use crate::command_plan::BuiltIn;
 use crate::launch::{CommandEvent, CommandPlan, Launched};
-use spec::sandboxes::{Action, CommandDefaults, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
+use spec::sandboxes::{
+    Action, CommandDefaults, CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState,
+};
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Received};
 use sys::probe::effective_uid;
@@ -411,4 +413,11 @@ pub(super) fn replace(mut file: File, document: &impl Serialize) -> std::io::Res
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&text)
+}
+
+pub(super) fn read_document(file: OwnedFd) -> Option<CommandRequest> {
+    let text = read_regular(file, DOCUMENT_BYTES_MAX).ok()?;
+    let wanted: CommandRequest = serde_json::from_slice(&text).ok()?;
+    let has_program = wanted.argv.first().is_some_and(|name| !name.is_empty());
+    has_program.then_some(wanted)
 }

@@ -7,14 +7,13 @@ use rustix::io::Errno;
 
 use super::leaf::Leaf;
 use super::requester::Task;
-use super::server::{Commands, regular};
+use super::server::{Commands, read_document, regular};
 use super::{Refusal, answer};
 use crate::cgroups::RunCgroup;
 use crate::command_plan::{CommandWords, variables_of};
 use crate::launch::Launched;
 use crate::steps::ChildStep;
-use spec::sandboxes::{Action, CommandRequest, DOCUMENT_BYTES_MAX};
-use sys::file::read_regular;
+use spec::sandboxes::{Action, CommandRequest};
 use sys::link::Received;
 
 impl Commands {
@@ -156,11 +155,4 @@ fn leaf_of(
         None if has_limits => Err(NoLeaf::Refused(Refusal::NoCommandLimit)),
         leaf => Ok(leaf),
     }
-}
-
-fn read_document(file: OwnedFd) -> Option<CommandRequest> {
-    let text = read_regular(file, DOCUMENT_BYTES_MAX).ok()?;
-    let wanted: CommandRequest = serde_json::from_slice(&text).ok()?;
-    let has_program = wanted.argv.first().is_some_and(|name| !name.is_empty());
-    has_program.then_some(wanted)
 }

@@ -244,7 +244,7 @@ time.sleep(1000)
     }
     assert_eq!(host.say(&["sandbox", "rm", "-f", "one"]).code, 0);
     assert_eq!(child.wait().expect("ended").code(), Some(137));
-    assert_eq!(groups_of(&run_id), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&run_id), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_cgroup_is_made_only_when_asked_for_and_stays_while_something_runs_in_it() {
     create(&host, &[]);
     let run_id = run_id(&host);
     let (mut plain, _up) = start(&host, &[], &["sh", "-c", "echo up; exec sleep 1000"]);
-    assert_eq!(leaves(&run_id), [PathBuf::new(); 0]);
+    assert_eq!(leaves(&run_id), Vec::<PathBuf>::new());
     let text = "sleep 1000 & echo $!";
     let (said, end) = measured(&host, &[], &["sh", "-c", text]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -275,7 +275,7 @@ fn a_cgroup_is_made_only_when_asked_for_and_stays_while_something_runs_in_it() {
     assert_eq!(plain.try_wait().expect("known"), None);
     assert_eq!(host.say(&["sandbox", "rm", "-f", "one"]).code, 0);
     assert_eq!(plain.wait().expect("ended").code(), Some(137));
-    assert_eq!(groups_of(&run_id), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&run_id), Vec::<PathBuf>::new());
 }
 
 /// E-31: A process is in the cgroup of a command that runs, and in that of one that has ended.
@@ -309,7 +309,7 @@ fn gc_removes_the_cgroups_of_commands_of_a_killed_supervisor() {
         assert_eq!(collected.code, 0, "{collected:?}");
         host.files("runs").is_empty()
     });
-    assert_eq!(groups_of(&run_id), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&run_id), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -23,7 +23,7 @@ use sandbox::prepare::BodyStreams;
 use sandbox::records::Sandboxes;
 use sandbox::supervise::streams::{OutputPump, Sink, Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
-use spec::sandboxes::{Action, CommandRequest, SandboxName};
+use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
 use support::{Ground, Options, Report, Table, Usage};
 
@@ -151,6 +151,7 @@ impl Bench {
             terminal: None,
             timeout_ms: None,
             is_detached: false,
+            limits: CommandLimits::default(),
         };
         let start = Instant::now();
         let signals = listen_for_signals().unwrap();
@@ -193,7 +194,7 @@ impl Bench {
 /// Starts the command with pipes for its output, passes that on, and waits for its end. Its wait status.
 fn wait_for(client: &Client, wanted: &CommandRequest, signals: &OwnedFd) -> i32 {
     let (ends, pipes): (BodyStreams, _) = make_pipes(false).unwrap();
-    let started = client.exec(wanted, &ends).unwrap();
+    let started = client.exec(wanted, &ends, false).unwrap();
     drop(ends);
     let is_plain = matches!(started, Answer::Started { terminal: None, .. });
     assert!(is_plain, "{started:?}");

@@ -194,6 +194,11 @@ fn every_command_of_the_documents_works_as_printed_from_an_empty_directory() {
             continue;
         }
         let (code, printed) = shell(&directory, &command);
+        // A limit of one command needs a group.
+        if printed.contains("(limit_unenforceable)") {
+            println!("SKIPPED: `{command}`: no group can be created");
+            continue;
+        }
         // If no group can be created, every run prints that.
         let mut printed: Vec<&str> = printed.lines().collect();
         printed.retain(|line| !line.ends_with("(limit_weaker)"));

@@ -25,7 +25,7 @@ use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP};
 use crate::cli::history::{Inspect, PageOfRun, Ps};
 use crate::cli::learn::{LEARN_HELP, Learn};
-use crate::cli::limit_flags::LimitValueFlags;
+use crate::cli::limit_flags::{LimitValueFlags, is_of_command};
 use crate::cli::network::NetworkFlags;
 use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
@@ -162,7 +162,7 @@ fn with_variable(flag: Arg) -> Arg {
     let name = variable_of(long);
     match flag.get_action() {
         ArgAction::SetTrue if WITHOUT_VARIABLE.contains(&long) => flag,
-        ArgAction::Set if QUESTIONS.contains(&long) => flag,
+        ArgAction::Set if QUESTIONS.contains(&long) || is_of_command(&flag) => flag,
         ArgAction::SetTrue => flag
             .env(name)
             .hide_env_values(true)

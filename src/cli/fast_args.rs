@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 use crate::cli::args::{Exec, Run, RunFlags, Verb, flag_variables};
 use crate::cli::context::ProcessContext;
-use crate::cli::limit_flags;
+use crate::cli::limit_flags::{self, CommandLimitFlags};
 use crate::cli::sandboxes::{Create, ExecIn, Sandbox, SandboxVerb};
 use spec::host_policy::grants_named;
 use spec::limits::Limit;
@@ -178,6 +178,7 @@ fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
         env: flags.environment.env,
         env_file: flags.environment.env_file,
         timeout: None,
+        limits: CommandLimitFlags::default(),
         json: None,
         workdir: flags.view.workdir,
         sandbox,

@@ -4,6 +4,7 @@ use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use spec::limits::{Flag, FlagValue, Limit, LimitValues, UNLIMITED, milliseconds};
+use spec::sandboxes::CommandLimits;
 use spec::units::{parse_duration, parse_size_bytes};
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,6 +36,71 @@ impl FromArgMatches for LimitValueFlags {
                 self.0.set(limit, *value);
             }
         }
+        Ok(())
+    }
+}
+
+/// Limits of one command of a sandbox. They have no variables: those are of the sandbox.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CommandLimitFlags(pub CommandLimits);
+
+/// Before the long name, in the id of a flag of [`CommandLimitFlags`].
+const OF_COMMAND: &str = "command-";
+
+const OF_COMMANDS: [(Limit, &str); 4] = [
+    (
+        Limit::Memory,
+        "Memory of the command's processes, files in memory included",
+    ),
+    (Limit::CpuTime, "CPU time of the command's processes"),
+    (Limit::Cpus, "Share of processors, 1.5 for one and a half"),
+    (Limit::Processes, "Processes and threads at once"),
+];
+
+impl Args for CommandLimitFlags {
+    fn augment_args(command: Command) -> Command {
+        let flags = OF_COMMANDS.into_iter().filter_map(|(limit, help)| {
+            let flag = limit.row().flag?;
+            let parse = move |text: &str| {
+                let value = parse(flag.value, text)?;
+                limit.too_small(value).map_or(Ok(value), Err)
+            };
+            let argument = argument(Flag { help, ..flag });
+            Some(argument.id(id_of(flag)).value_parser(parse))
+        });
+        command.args(flags)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Whether it is a flag of [`CommandLimitFlags`].
+pub(super) fn is_of_command(flag: &Arg) -> bool {
+    flag.get_id().as_str().starts_with(OF_COMMAND)
+}
+
+fn id_of(flag: Flag) -> String {
+    format!("{OF_COMMAND}{}", flag.long)
+}
+
+impl FromArgMatches for CommandLimitFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let value = |limit: Limit| {
+            let id = limit.row().flag.map(id_of)?;
+            matches.get_one(&id).copied()
+        };
+        Ok(Self(CommandLimits {
+            memory_bytes: value(Limit::Memory),
+            processes: value(Limit::Processes),
+            cpu_millis: value(Limit::Cpus),
+            cpu_time_ms: value(Limit::CpuTime),
+        }))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }

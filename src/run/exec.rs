@@ -221,7 +221,10 @@ impl<'run> Execution<'run> {
     ) -> Result<PlannedRun, RunError> {
         let (run, host) = (self.run, &self.resources.host);
         let resolved = run.resolve(bundle, manifest, self.signals);
-        let resolved = resolved.map_err(|error| self.or_cancelled(error))?;
+        let mut resolved = resolved.map_err(|error| self.or_cancelled(error))?;
+        if let Some(staying) = run.staying() {
+            staying.take_times(&mut resolved.manifest, &self.resources.group)?;
+        }
         self.report.record_resolved(&resolved);
         if let Some(staying) = run.staying() {
             staying.resolve_lifecycle(&resolved.manifest, &self.resources.group)?;

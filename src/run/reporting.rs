@@ -404,6 +404,9 @@ impl ReportBuilder {
         }
         report.warnings.extend(match report.outcome {
             Outcome::OutOfMemory => warn_of_files_in_memory(&report.usage, &counted, limits),
+            Outcome::Exited if report.commands.is_some() => {
+                warn_of_kills_in_commands(&report.usage)
+            }
             outcome => warn_of_memory_kills(&report.usage, outcome, limits),
         });
         if observed.unkillable {
@@ -468,6 +471,14 @@ fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Opt
          makes room",
         units::bytes(limits.memory_bytes())
     );
+    Some(WarningReport::new("memory_kills", message))
+}
+
+/// Of a sandbox that stays: a limit of one command may be the one that was reached.
+fn warn_of_kills_in_commands(usage: &Usage) -> Option<WarningReport> {
+    let killed = usage.oom_kills.filter(|count| *count > 0)?;
+    let killed = units::count(killed, "process");
+    let message = format!("{killed} killed at the memory limit of the sandbox or of one command");
     Some(WarningReport::new("memory_kills", message))
 }
 

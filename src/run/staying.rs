@@ -15,9 +15,12 @@ use secrets::stream_mask::StreamMasks;
 use spec::host_policy::Maximum;
 use spec::labels::Labels;
 use spec::lifecycle::LifecycleError;
+use spec::limits::Limit;
 use spec::manifest::Manifest;
 use spec::report::{WarningReport, with_causes};
-use spec::sandboxes::{EndedCommands, IdleTimes, SandboxName, SandboxState};
+use spec::sandboxes::{
+    CommandDefaults, CommandLimits, EndedCommands, IdleTimes, SandboxName, SandboxState,
+};
 use sys::detach::Readiness;
 
 /// What commands run that execute no program.
@@ -34,6 +37,7 @@ pub(crate) struct StayingSandbox {
     labels: Labels,
     idle_times: Cell<IdleTimes>,
     lifetime: RefCell<Lifetime>,
+    defaults: Cell<CommandDefaults>,
     /// Whom to tell of the start.
     readiness: RefCell<Option<Readiness>>,
     named: RefCell<Option<Named>>,
@@ -60,6 +64,7 @@ impl StayingSandbox {
             labels,
             idle_times: Cell::new(idle_times),
             lifetime: RefCell::default(),
+            defaults: Cell::default(),
             readiness: RefCell::new(readiness),
             named: RefCell::new(None),
             private: RefCell::new(Vec::new()),
@@ -98,6 +103,48 @@ impl StayingSandbox {
         let place = maximum.stated_at.clone();
         let maximum = place.map(|place| (maximum.value, place));
         *self.lifetime.borrow_mut() = Lifetime { end, maximum };
+    }
+
+    /// Takes the times out of the manifest: they are limits of each command.
+    ///
+    /// # Errors
+    /// [`RunError::Argument`]: no cgroup counts the CPU time of a command.
+    pub(in crate::run) fn take_times(
+        &self,
+        manifest: &mut Manifest,
+        group: &RunCgroup,
+    ) -> Result<(), RunError> {
+        let is_time = |limit| matches!(limit, Limit::WallTime | Limit::CpuTime);
+        let lowest = |limit| {
+            let stated = manifest.limits.iter();
+            let stated = stated.filter(|stated| stated.limit == limit);
+            stated.min_by_key(|stated| stated.value).cloned()
+        };
+        let (timeout, cpu_time) = (lowest(Limit::WallTime), lowest(Limit::CpuTime));
+        manifest.limits.retain(|stated| !is_time(stated.limit));
+        if let Some(stated) = &cpu_time
+            && !group.can_limit(&CommandLimits {
+                cpu_time_ms: Some(stated.value),
+                ..CommandLimits::default()
+            })
+        {
+            return Err(RunError::Argument {
+                code: "limit_unenforceable",
+                what: "the limit",
+                object: stated.source.clone(),
+                problem: "cannot be enforced: no cgroup counts the CPU time of a command"
+                    .to_owned(),
+                hint: Some(
+                    "remove it, or see `runner doctor`; --cpu-time limits all commands together"
+                        .to_owned(),
+                ),
+            });
+        }
+        self.defaults.set(CommandDefaults {
+            timeout_ms: timeout.map(|stated| stated.value),
+            cpu_time_ms: cpu_time.map(|stated| stated.value),
+        });
+        Ok(())
     }
 
     /// Makes the control socket, which refuses clients until the commands are served.
@@ -156,6 +203,7 @@ impl StayingSandbox {
             let plan = CommandsPlan {
                 socket,
                 common,
+                defaults: self.defaults.get(),
                 built_ins: BUILT_INS,
                 private: self.private.take(),
                 state,

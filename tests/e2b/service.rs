@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Reply, Server, curl, reply};
 use crate::host::Host;
-use support::invariants::eventually;
 use support::packages::tool;
 
 pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";

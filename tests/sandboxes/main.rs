@@ -16,6 +16,7 @@ mod policies;
 mod vectors;
 
 mod authority;
+mod command_limits;
 mod commands;
 mod escapes;
 mod files;

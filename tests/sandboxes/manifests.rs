@@ -315,19 +315,65 @@ fn a_sandbox_has_the_block_of_its_manifest_and_commands_cannot_widen_it() {
         report["limits"]["wall_time_ms"]["effective"],
         serde_json::Value::Null
     );
-    for (times, place) in [
-        ("limits: {timeout_ms: 5}", "m.yaml:1:37"),
-        ("limits: {cpu_ms: 5}", "m.yaml:1:37"),
-    ] {
-        let manifest = format!("sandbox: {{provider: local, {times}}}\n");
-        host.ground.write("work/m.yaml", manifest);
-        let parts = [
-            place,
-            "a limit of a single command",
-            "(not_of_command)",
-            "--",
-        ];
-        assert_refused(&create(&host, &work, &[]), &parts);
-    }
     host.assert_empty();
+}
+
+#[test]
+fn the_times_of_a_manifest_are_limits_of_each_command_and_the_lower_one_counts() {
+    let host = Host::new();
+    let manifest = "timeout_ms: 90000\nsandbox: {provider: local, limits: {timeout_ms: 400}}\n";
+    host.ground.write("work/m.yaml", manifest);
+    let work = host.ground.path("work");
+    let created = create(&host, &work, &["--grace", "0s"]);
+    assert_eq!(created.code, 0, "{created:?}");
+    for (flags, limit, source) in [
+        (&[][..], 400, "`timeout_ms` of the sandbox's manifest"),
+        (
+            &["--timeout", "90s"],
+            400,
+            "`timeout_ms` of the sandbox's manifest",
+        ),
+        (&["--timeout", "100ms"], 100, "--timeout sets it"),
+    ] {
+        let words = [&["sandbox", "exec"], flags, &["one", "--", "sleep", "1000"]].concat();
+        let done = host.say(&words);
+        assert_eq!(done.code, 124, "{done:?}");
+        assert!(done.stderr.contains(source), "{done:?}");
+        assert!(done.stderr.contains(&format!("{limit} ms")), "{done:?}");
+        let states = host.list();
+        let latest = states[0]["ended"]["latest"].as_array().expect("a list");
+        assert_eq!(latest.last().expect("a command")["timeout_ms"], limit);
+    }
+    // Copies are no commands of the caller.
+    let copied = host.say(&["sandbox", "cp", "one:/etc/passwd", "-"]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    let states = host.list();
+    let latest = states[0]["ended"]["latest"].as_array().expect("a list");
+    assert_eq!(
+        latest.last().expect("a copy")["timeout_ms"],
+        serde_json::Value::Null
+    );
+    assert_eq!(host.say(&["sandbox", "rm", "one"]).code, 0);
+    host.assert_empty();
+}
+
+#[test]
+fn the_cpu_time_of_a_manifest_is_a_limit_of_each_command() {
+    if !support::has_cgroup() {
+        return support::skip("the CPU time of one command is counted by a cgroup");
+    }
+    let host = Host::new();
+    let manifest = "sandbox: {provider: local, limits: {cpu_ms: 300}}\n";
+    host.ground.write("work/m.yaml", manifest);
+    let created = create(&host, &host.ground.path("work"), &["--grace", "0s"]);
+    assert_eq!(created.code, 0, "{created:?}");
+    for _ in 0..2 {
+        let done = host.shell("one", "while :; do :; done");
+        assert_eq!(done.code, 124, "{done:?}");
+        assert!(
+            done.stderr.contains("`cpu_ms` of the sandbox's manifest"),
+            "{done:?}"
+        );
+    }
+    assert_eq!(host.shell("one", "echo on").stdout, "on\n");
 }

@@ -33,26 +33,20 @@ export interface CommandRecord {
   readonly argv: string[];
   /** Whether it was started with --detach. */
   readonly is_detached: boolean;
-  /** Its --timeout; `null`: none. */
+  /** Its time: --timeout, or `timeout_ms` of the sandbox's manifest if that is less; `null`: no limit. */
   readonly timeout_ms: number | null;
   /** UTC, RFC 3339, to the millisecond. */
   readonly started_at: string;
   /** As `started_at`; `null`: it runs. */
   readonly ended_at: string | null;
-  /** `exited`, `signaled` or `timed_out`, or `cancelled` by the end of the sandbox; `null`: it runs. */
+  /** `exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`, or `cancelled` by the end of the sandbox; `null`: it runs. */
   readonly outcome: Outcome | null;
   /** How its first process ended; `null`: it runs, or the sandbox ended first. */
   readonly exit: Exit | null;
-}
-
-/** An error. */
-export interface ErrorReport {
-  /** Stable error code, in snake case or as in the specifications. */
-  readonly code: string;
-  /** What was found and what was expected. */
-  readonly message: string;
-  /** How to fix it. */
-  readonly hint: string | null;
+  /** What its processes used until its first one ended; `null`: it has no cgroup of its own, or runs. */
+  readonly usage: Usage | null;
+  /** Number of processes and threads that --pids refused; `null`: not counted. */
+  readonly refused_forks: number | null;
 }
 
 /** Resources that the body used; `null`: this host does not measure it. */
@@ -71,6 +65,16 @@ export interface Usage {
   readonly written_bytes: number | null;
   /** Number of processes that were killed because of the memory limit. */
   readonly oom_kills: number | null;
+}
+
+/** An error. */
+export interface ErrorReport {
+  /** Stable error code, in snake case or as in the specifications. */
+  readonly code: string;
+  /** What was found and what was expected. */
+  readonly message: string;
+  /** How to fix it. */
+  readonly hint: string | null;
 }
 
 /** What all processes of the body used; `null`: this host does not measure it. */
@@ -616,10 +620,14 @@ export interface SandboxListing {
 export interface CommandResult {
   /** Its number in the sandbox; `null`: it was not started. */
   readonly id: number | null;
-  /** `exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach. */
+  /** `exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach. */
   readonly outcome: Outcome | null;
   /** How its first process ended. */
   readonly exit: Exit | null;
+  /** What its processes used until its first one ended; `null`: this host does not measure it. */
+  readonly usage: Usage | null;
+  /** Number of processes and threads that --pids refused; `null`: not counted. */
+  readonly refused_forks: number | null;
   /** Why it was not started. */
   readonly error: ErrorReport | null;
 }

@@ -119,7 +119,8 @@ export class Sandbox implements AsyncDisposable {
     await finished(running.stderr);
     let errors = stderr.kept;
     // The line that the program itself has written last.
-    const at = ended.outcome === "timed_out" && stderr.dropped === 0 ? errors.lastIndexOf("runner: timed out: ") : -1;
+    const line = LIMIT_LINES.get(ended.outcome);
+    const at = line !== undefined && stderr.dropped === 0 ? errors.lastIndexOf(line) : -1;
     if (at >= 0) errors = errors.subarray(0, at);
     return new Result({
       ...ended,
@@ -381,9 +382,16 @@ function endOf(argv: readonly string[], exitCode: number, end: Pick<CommandRecor
   });
 }
 
+/** The start of the line that the program writes last if a limit ended the command. */
+const LIMIT_LINES: ReadonlyMap<string, string> = new Map([
+  ["timed_out", "runner: timed out: "],
+  ["cpu_exhausted", "runner: out of CPU time: "],
+  ["out_of_memory", "runner: out of memory: "],
+]);
+
 /** The exit code of `runner sandbox exec` for a command that has ended. */
 function codeOf({ outcome, exit }: CommandRecord): number {
-  if (outcome === "timed_out") return 124;
+  if (outcome === "timed_out" || outcome === "cpu_exhausted") return 124;
   if (exit === null || outcome === "cancelled") return 137;
   return exit.code ?? 128 + (exit.signal ?? 0);
 }

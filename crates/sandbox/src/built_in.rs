@@ -54,6 +54,7 @@ pub(super) fn start(
     let start = CommandStart {
         arena: &own_arena,
         command: &command,
+        joins: &[],
         leaves: None,
         terminal: start.terminal,
         streams: start.streams,

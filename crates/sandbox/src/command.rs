@@ -174,6 +174,7 @@ impl Sandbox {
         process::random(&mut seed).map_err(call("read random bytes"))?;
         let seed = u64::from_le_bytes(seed);
         let request = ResourceRequest {
+            stays: false,
             run_id: &format!("sandbox-{seed:016x}"),
             seed,
             uids: UIDS,

@@ -169,6 +169,7 @@ pub(crate) fn copy_command<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::sandboxes::CommandLimits;
 
     #[test]
     fn a_command_gets_the_sandbox_s_variables_unless_it_names_them_and_is_found_on_its_path() {
@@ -195,6 +196,7 @@ mod tests {
             terminal: None,
             timeout_ms: None,
             is_detached: false,
+            limits: CommandLimits::default(),
         };
         let plan = words(&common, &wanted, &[]);
         assert_eq!(*plan.programs, bytes(&["/bin/ls", "/usr/bin/ls"]));

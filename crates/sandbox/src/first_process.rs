@@ -23,6 +23,8 @@ const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 pub(super) struct CommandStart<'a> {
     pub(super) arena: &'a Arena,
     pub(super) command: &'a CommandSteps<'a>,
+    /// Files of the cgroups to join.
+    pub(super) joins: &'a [Option<OwnedFd>],
     /// What the process has to leave itself. `None`: init has left it, and has no capability.
     pub(super) leaves: Option<Leaves<'a>>,
     pub(super) terminal: Option<&'a OwnedFd>,
@@ -32,9 +34,8 @@ pub(super) struct CommandStart<'a> {
     pub(super) confined: Cell<bool>,
 }
 
-/// The groups to join and the Landlock domain to enter, below that of init.
+/// The Landlock domain to enter, below that of init, from the host's cgroup namespace.
 pub(super) struct Leaves<'a> {
-    pub(super) joins: &'a [Option<OwnedFd>],
     pub(super) ruleset: &'a Cell<Option<RulesetCreated>>,
 }
 
@@ -77,7 +78,11 @@ pub(super) fn join_groups(groups: &[Option<OwnedFd>]) -> Result<(), StepError> {
         // `0` is the writing thread; joining through `tasks` takes no lock over all threads.
         rustix::io::write(group, b"0").map_err(at_index(ChildStep::JoinCgroup, index))?;
     }
-    // After joining, because the current cgroup becomes the namespace's root.
+    Ok(())
+}
+
+/// Call it after joining, because the current cgroup becomes the namespace's root.
+pub(super) fn leave_cgroup_namespace() -> Result<(), StepError> {
     namespace::unshare(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))
 }
 
@@ -85,8 +90,9 @@ pub(super) fn join_groups(groups: &[Option<OwnedFd>]) -> Result<(), StepError> {
 pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
     let command = start.command;
     store_timestamp(start.arena, ChildStep::StartBody);
-    if let Some(leaves) = &start.leaves {
-        join_groups(leaves.joins)?;
+    join_groups(start.joins)?;
+    if start.leaves.is_some() {
+        leave_cgroup_namespace()?;
         store_timestamp(start.arena, ChildStep::JoinCgroup);
         privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     }

@@ -16,7 +16,9 @@ use rustix::termios::Winsize;
 
 use crate::built_in;
 use crate::child::{exit_with_failure, store_timestamp};
-use crate::first_process::{CommandStart, Leaves, join_groups, restrict, start_command};
+use crate::first_process::{
+    CommandStart, Leaves, join_groups, leave_cgroup_namespace, restrict, start_command,
+};
 use crate::session::kill_session;
 use crate::steps::{ChildStep, CommandSteps, LaunchSteps, StepError, at, message, read_plan};
 use spec::sandboxes::TerminalSize;
@@ -105,6 +107,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
         None => {
             // Before dropping capabilities: what init starts is in its groups and namespaces.
             join_groups(joins(&start.launch, &start.received))?;
+            leave_cgroup_namespace()?;
             None
         }
     };
@@ -224,12 +227,12 @@ fn occupy_standard_descriptors() -> Result<(), StepError> {
 
 fn start_body(start: &mut Start<'_>, command: &CommandSteps<'_>) -> Result<i32, StepError> {
     let leaves = Leaves {
-        joins: joins(&start.launch, &start.received),
         ruleset: &start.ruleset,
     };
     let body_start = CommandStart {
         arena: start.arena,
         command,
+        joins: joins(&start.launch, &start.received),
         leaves: Some(leaves),
         terminal: start.terminal.as_ref(),
         streams: start.streams,
@@ -362,12 +365,12 @@ impl Serving<'_> {
         }
     }
 
-    /// Starts the command in the arena with the received streams.
+    /// Starts the command in the arena with the received streams, in the cgroups behind them.
     fn start_next(&mut self, received: &Received) -> Result<(), StepError> {
-        let [Some(stdin), Some(stdout), Some(stderr), ..] = received else {
+        let [Some(stdin), Some(stdout), Some(stderr), joins @ ..] = received else {
             return Err(at(ChildStep::Wait)(Errno::BADMSG));
         };
-        match self.try_start([stdin, stdout, stderr].map(AsFd::as_fd)) {
+        match self.try_start([stdin, stdout, stderr].map(AsFd::as_fd), joins) {
             Ok((pid, terminal)) => {
                 if let Some(place) = self.place_of(0) {
                     *place = Place::of(pid);
@@ -387,6 +390,7 @@ impl Serving<'_> {
     fn try_start(
         &mut self,
         streams: [BorrowedFd<'_>; 3],
+        joins: &[Option<OwnedFd>],
     ) -> Result<(i32, Option<OwnedFd>), StepError> {
         if self.place_of(0).is_none() {
             return Err(at(ChildStep::StartBody)(Errno::AGAIN));
@@ -397,6 +401,7 @@ impl Serving<'_> {
         let start = CommandStart {
             arena: self.arena,
             command: &command,
+            joins,
             leaves: None,
             terminal: slave.as_ref(),
             streams,

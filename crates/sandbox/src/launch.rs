@@ -107,9 +107,9 @@ impl Launched {
         self.send(message::CONNECT, [id, i32::from(is_v6), i32::from(port)])
     }
 
-    /// Requests the start of a command in a sandbox that stays, with its three streams. [`receive`]
-    /// returns the answer; until then no other command can be started. Returns `false` if init has
-    /// ended.
+    /// Requests the start of a command in a sandbox that stays, with its three streams, in the cgroups of
+    /// the files `joins`. [`receive`] returns the answer; until then no other command can be started.
+    /// Returns `false` if init has ended.
     ///
     /// # Errors
     /// ENOMEM: arguments and environment are too long; EINVAL: one of them contains a NUL; those of
@@ -119,10 +119,13 @@ impl Launched {
         plan: &CommandPlan,
         words: &CommandWords<'_>,
         streams: [BorrowedFd<'_>; 3],
+        joins: &[OwnedFd],
     ) -> Result<bool, Errno> {
         self.arena.overwrite_plan();
         steps::publish(&self.arena, copy_command(&self.arena, plan, words)?)?;
-        self.send_with(message::COMMAND, [0; 3], &streams)
+        let joins = joins.iter().map(AsFd::as_fd);
+        let descriptors: Vec<BorrowedFd<'_>> = streams.into_iter().chain(joins).collect();
+        self.send_with(message::COMMAND, [0; 3], &descriptors)
     }
 
     /// Overwrites the plan of a command whose start was answered.

@@ -37,6 +37,8 @@ pub struct ResourceRequest<'run> {
     pub space_bytes: u64,
     pub space_inodes: u64,
     pub terminal: bool,
+    /// The sandbox stays: its commands may get cgroups of their own.
+    pub stays: bool,
 }
 
 /// A resource could not be acquired or released.
@@ -58,11 +60,10 @@ impl Resources {
     ) -> Result<Self, ResourcesError> {
         let mut record = records.begin(request.run_id)?;
         let planned = backend.planned_paths(request.run_id);
-        let acquired =
-            create_cgroups(backend, &mut record, &planned, request.run_id).and_then(|group| {
-                let claimed = host::claim_identity(&host, records, request.uids, request.seed)?;
-                Ok((group, claimed))
-            });
+        let acquired = create_cgroups(backend, &mut record, &planned, request).and_then(|group| {
+            let claimed = host::claim_identity(&host, records, request.uids, request.seed)?;
+            Ok((group, claimed))
+        });
         let (group, (identity, claim)) = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
@@ -137,9 +138,13 @@ fn create_cgroups(
     backend: &Backend,
     record: &mut RunRecord,
     planned: &[String],
-    run_id: &str,
+    request: &ResourceRequest<'_>,
 ) -> Result<RunCgroup, ResourcesError> {
     let entries: Vec<Entry> = planned.iter().cloned().map(Entry::Cgroup).collect();
     record.record_all(&entries)?;
-    Ok(backend.create(run_id)?)
+    let mut group = backend.create(request.run_id)?;
+    if request.stays {
+        group.prepare_for_leaves()?;
+    }
+    Ok(group)
 }

@@ -175,7 +175,7 @@ pub(super) mod message {
     pub(crate) const CONNECT: u32 = 19;
     /// Supervisor: overlayfs requests are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
-    /// Supervisor: a command is in the arena; its three streams.
+    /// Supervisor: a command is in the arena; its three streams, then cgroup files to join.
     pub(crate) const COMMAND: u32 = 21;
     /// Supervisor: end, and with init everything that runs.
     pub(crate) const END: u32 = 22;

@@ -302,7 +302,7 @@ pub struct StepEnd {
 }
 
 /// Resources that the body used; `null`: this host does not measure it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Time from the launch to the end of the body.

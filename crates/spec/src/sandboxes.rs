@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::path::escape;
-use crate::report::{ErrorReport, Exit};
+use crate::report::{ErrorReport, Exit, Usage};
 
 /// With a run id and the path of a descriptor it must fit into the address of a socket (unix(7)).
 const NAME_BYTES_MAX: usize = 48;
@@ -92,6 +92,45 @@ pub struct CommandRequest {
     /// Nobody waits for it.
     #[serde(default)]
     pub is_detached: bool,
+    /// Not written if there are none, as `action`.
+    #[serde(default, skip_serializing_if = "CommandLimits::is_none")]
+    pub limits: CommandLimits,
+}
+
+/// Limits of one command of a sandbox, beside its time. Those of the sandbox hold, too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandLimits {
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads at once.
+    pub processes: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu_millis: Option<u64>,
+    pub cpu_time_ms: Option<u64>,
+}
+
+impl CommandLimits {
+    /// Whether there is no limit.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What holds for each command of a sandbox that states no less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CommandDefaults {
+    pub timeout_ms: Option<u64>,
+    pub cpu_time_ms: Option<u64>,
+}
+
+impl CommandDefaults {
+    /// Lowers the limits of a command to these.
+    pub fn apply(&self, wanted: &mut CommandRequest) {
+        let lower = |own: Option<u64>, default: Option<u64>| own.into_iter().chain(default).min();
+        wanted.timeout_ms = lower(wanted.timeout_ms, self.timeout_ms);
+        wanted.limits.cpu_time_ms = lower(wanted.limits.cpu_time_ms, self.cpu_time_ms);
+    }
 }
 
 /// What `runner sandbox update` asks for.
@@ -231,16 +270,23 @@ pub struct CommandRecord {
     pub argv: Vec<String>,
     /// Whether it was started with --detach.
     pub is_detached: bool,
-    /// Its --timeout; `null`: none.
+    /// Its time: --timeout, or `timeout_ms` of the sandbox's manifest if that is less; `null`: no limit.
     pub timeout_ms: Option<u64>,
     /// UTC, RFC 3339, to the millisecond.
     pub started_at: String,
     /// As `started_at`; `null`: it runs.
     pub ended_at: Option<String>,
-    /// `exited`, `signaled` or `timed_out`, or `cancelled` by the end of the sandbox; `null`: it runs.
+    /// `exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`, or `cancelled` by the end of the
+    /// sandbox; `null`: it runs.
     pub outcome: Option<Outcome>,
     /// How its first process ended; `null`: it runs, or the sandbox ended first.
     pub exit: Option<Exit>,
+    /// What its processes used until its first one ended; `null`: it has no cgroup of its own, or runs.
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    /// Number of processes and threads that --pids refused; `null`: not counted.
+    #[serde(default)]
+    pub refused_forks: Option<u64>,
 }
 
 /// What `runner sandbox exec --json` writes: how the command ended, which its exit code alone does not tell.
@@ -250,11 +296,16 @@ pub struct CommandRecord {
 pub struct CommandResult {
     /// Its number in the sandbox; `null`: it was not started.
     pub id: Option<u64>,
-    /// `exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could
-    /// not be started; `refused`: nothing was tried; `null`: it runs, started with --detach.
+    /// `exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`; `cancelled`: the sandbox ended
+    /// first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs,
+    /// started with --detach.
     pub outcome: Option<Outcome>,
     /// How its first process ended.
     pub exit: Option<Exit>,
+    /// What its processes used until its first one ended; `null`: this host does not measure it.
+    pub usage: Option<Usage>,
+    /// Number of processes and threads that --pids refused; `null`: not counted.
+    pub refused_forks: Option<u64>,
     /// Why it was not started.
     pub error: Option<ErrorReport>,
 }
@@ -362,6 +413,38 @@ mod tests {
     }
 
     #[test]
+    fn the_lower_limit_of_a_command_and_its_sandbox_counts_and_no_limit_is_not_written() {
+        let mut wanted = CommandRequest {
+            action: Action::Execute,
+            argv: Vec::new(),
+            environment: Vec::new(),
+            working_directory: None,
+            terminal: None,
+            timeout_ms: Some(5),
+            is_detached: false,
+            limits: CommandLimits::default(),
+        };
+        let text = serde_json::to_string(&wanted).expect("written");
+        assert!(!text.contains("limits"), "{text}");
+        let mut defaults = CommandDefaults::default();
+        defaults.apply(&mut wanted);
+        assert_eq!(
+            (wanted.timeout_ms, wanted.limits.is_none()),
+            (Some(5), true)
+        );
+        defaults = CommandDefaults {
+            timeout_ms: Some(7),
+            cpu_time_ms: Some(3),
+        };
+        defaults.apply(&mut wanted);
+        assert_eq!(wanted.timeout_ms, Some(5));
+        assert_eq!(wanted.limits.cpu_time_ms, Some(3));
+        wanted.timeout_ms = Some(9);
+        defaults.apply(&mut wanted);
+        assert_eq!(wanted.timeout_ms, Some(7));
+    }
+
+    #[test]
     fn only_the_last_ended_commands_are_listed() {
         let mut ended = EndedCommands::default();
         let count = u64::try_from(ENDED_COMMANDS_MAX).expect("small") + 5;
@@ -376,6 +459,8 @@ mod tests {
                 ended_at: None,
                 outcome: None,
                 exit: None,
+                usage: None,
+                refused_forks: None,
             });
         }
         let ids: Vec<u64> = ended.latest.iter().map(|record| record.id).collect();

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::file::{CallError, read_to_end};
+use crate::file::{CallError, errno_of, read_to_end};
 use spec::path::escape;
 
 /// clone3(2), Linux 5.7: the child starts in the cgroup `clone_args.cgroup`. In libc it is a C int,
@@ -43,6 +43,25 @@ pub fn make(path: &str) -> Result<(), CallError> {
 /// rmdir(2): EBUSY while it contains a process or a cgroup, ENOENT.
 pub fn remove(path: &str) -> Result<(), CallError> {
     rustix::fs::rmdir(path).map_err(|errno| CallError::new("rmdir", escape(path.as_bytes()), errno))
+}
+
+/// The names of the cgroups directly below this one.
+///
+/// # Errors
+/// open(2), getdents64(2).
+pub fn children(path: &str) -> Result<Vec<String>, CallError> {
+    let failed = |call| {
+        move |error: std::io::Error| CallError::new(call, escape(path.as_bytes()), errno_of(&error))
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed("open"))? {
+        let entry = entry.map_err(failed("getdents64"))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            // Cgroups of this program have names of ASCII.
+            names.extend(entry.file_name().into_string().ok());
+        }
+    }
+    Ok(names)
 }
 
 /// Checks that the effective ids of this process may write `path` (faccessat2(2)). Fails with EROFS
@@ -132,6 +151,14 @@ impl Group {
     /// thread groups, which costs an RCU grace period after idle.
     pub fn open_tasks(&self) -> Result<OwnedFd, CallError> {
         self.open_file("tasks", OFlags::WRONLY)
+    }
+
+    /// Opens `cgroup.procs` of version 2 for writing. A process that writes `0` to it joins the cgroup.
+    ///
+    /// The kernel checks the permission and the cgroup namespace of the opener (Linux 5.17). The write
+    /// takes the lock over all thread groups.
+    pub fn open_processes(&self) -> Result<OwnedFd, CallError> {
+        self.open_file("cgroup.procs", OFlags::WRONLY)
     }
 
     /// Moves all threads of this process into the cgroup.

@@ -9,6 +9,7 @@ use crate::cli::args::{CommonFlags, EnvironmentFlags};
 use crate::cli::context::ProcessContext;
 use crate::cli::environment;
 use crate::cli::exit_code::{FAILED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
+use crate::cli::limit_flags::CommandLimitFlags;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::request::RequestError;
@@ -17,24 +18,30 @@ use crate::run::verbs::sandboxes::{self, Attachment, Executed, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
 use sandbox::steps::ChildStep;
-use spec::limits::milliseconds;
+use spec::limits::{Limit, milliseconds};
 use spec::outcome::Outcome;
 use spec::path::escape;
-use spec::report::{ErrorReport, Exit};
+use spec::report::{ErrorReport, Exit, Usage};
 use spec::request::Caller;
-use spec::sandboxes::{Action, CommandRequest, CommandResult, SandboxName, TerminalSize};
-use spec::units;
+use spec::sandboxes::{
+    Action, CommandRecord, CommandRequest, CommandResult, SandboxName, TerminalSize,
+};
+use spec::units::count;
 
 pub(super) const HELP: &str = "\
 Examples:
   runner sandbox exec build -- make -j4
   echo text | runner sandbox exec -i build -- wc -c
   runner sandbox exec --timeout 10m build -- make test
+  runner sandbox exec -m 512m --pids 64 --cpu-time 30s --json=end.json build -- ./tool
+
+The limits hold for the command and what it leaves running, below those of the sandbox. They and the
+usage in --json need cgroups of the command's own, which take time to make.
 
 At the end of --timeout the process group of the command gets the stop signal of the sandbox, and
 after its --grace what is left in the command's session gets SIGKILL.
 
-Exit codes: that of the command; 124 its time was over; 125 wrong usage, no such sandbox, or it
+Exit codes: that of the command; 124 out of time; 125 wrong usage, no such sandbox, or it
 could not be started; 126 the program could not be executed, 127 it was not found, 128 + n signal n
 ended the command, 137 also if the sandbox ended first.";
 
@@ -58,7 +65,9 @@ pub struct ExecIn {
     /// End the command after this time, with exit code 124
     #[arg(long, value_name = "DURATION", value_parser = read_time)]
     pub timeout: Option<Duration>,
-    /// Write how the command ended, or why it was not started, to a file or an open descriptor
+    #[command(flatten)]
+    pub limits: CommandLimitFlags,
+    /// Write how the command ended and what it used, or why it was not started, to a file or an open descriptor
     #[arg(long, value_name = "FILE|fd:N")]
     pub json: Option<OsString>,
     /// The working directory in the sandbox [default: that of `create`]
@@ -105,6 +114,7 @@ pub(super) fn run(
         terminal,
         timeout_ms: exec.timeout.map(milliseconds),
         is_detached: exec.detach,
+        limits: exec.limits.0,
         working_directory: exec
             .workdir
             .as_ref()
@@ -117,7 +127,8 @@ pub(super) fn run(
         (false, true) => Attachment::Interactive,
         (false, false) => Attachment::Output,
     };
-    let executed = sandboxes::execute(caller, &name, &wanted, attachment);
+    let is_measured = target.is_some();
+    let executed = sandboxes::execute(caller, &name, &wanted, attachment, is_measured);
     let (id, answer) = match executed {
         Ok(Executed { id, answer }) => (id, Ok(answer)),
         Err(error) => (None, Err(error)),
@@ -128,6 +139,8 @@ pub(super) fn run(
             id,
             outcome: end.outcome,
             exit: end.exit,
+            usage: end.usage,
+            refused_forks: end.refused_forks,
             error: end.error.clone(),
         });
         written.map_err(|error| error.report())?;
@@ -151,6 +164,8 @@ fn open_target(value: &OsStr) -> Result<ReportTarget, TargetError> {
 struct End {
     outcome: Option<Outcome>,
     exit: Option<Exit>,
+    usage: Option<Usage>,
+    refused_forks: Option<u64>,
     error: Option<ErrorReport>,
     /// What is said before `error`.
     title: &'static str,
@@ -163,6 +178,8 @@ impl End {
         Self {
             outcome,
             exit: None,
+            usage: None,
+            refused_forks: None,
             error: None,
             title: "",
             message: None,
@@ -179,19 +196,25 @@ impl End {
             Ok(Answer::Ended {
                 raw_status,
                 has_timed_out,
+                record,
             }) => {
                 let exit = Exit::of_wait_status(raw_status);
-                let limit = units::milliseconds(exec.timeout.map_or(0, milliseconds));
-                let (outcome, code) = match exit.signal {
-                    _ if has_timed_out => (Outcome::TimedOut, TIMED_OUT),
-                    Some(_) => (Outcome::Signaled, code_of(raw_status)),
-                    None => (Outcome::Exited, code_of(raw_status)),
+                let outcome = match (record.as_ref().and_then(|record| record.outcome), exit) {
+                    (Some(outcome), _) => outcome,
+                    (None, _) if has_timed_out => Outcome::TimedOut,
+                    (None, Exit { signal: None, .. }) => Outcome::Exited,
+                    (None, _) => Outcome::Signaled,
                 };
-                let message = has_timed_out
-                    .then(|| format!("timed out: the command ran for {limit}; --timeout sets it"));
+                let code = match outcome {
+                    Outcome::TimedOut | Outcome::CpuExhausted => TIMED_OUT,
+                    _ => code_of(raw_status),
+                };
+                let record = record.as_deref();
                 Self {
                     exit: Some(exit),
-                    message,
+                    usage: record.and_then(|record| record.usage),
+                    refused_forks: record.and_then(|record| record.refused_forks),
+                    message: limited(outcome, record, exec),
                     ..Self::new(Some(outcome), code)
                 }
             }
@@ -219,6 +242,11 @@ impl End {
 
     /// Returns the exit code.
     fn tell(&self, id: Option<u64>, printer: &Printer) -> u8 {
+        if let Some(refused) = self.refused_forks.filter(|count| *count > 0) {
+            let refused = count(refused, "process");
+            let line = format!("warning: --pids refused {refused} (threads count, too)");
+            printer.line(Tone::Warning, &line);
+        }
         if let Some(message) = &self.message {
             printer.line(Tone::Error, message);
         }
@@ -229,6 +257,47 @@ impl End {
             (None, Some(id)) if !printer.is_quiet() => printer.document(&format!("{id}\n"), 0),
             _ => self.code,
         }
+    }
+}
+
+/// Which limit ended the command, and what sets it.
+fn limited(outcome: Outcome, record: Option<&CommandRecord>, exec: &ExecIn) -> Option<String> {
+    let own = exec.limits.0;
+    match outcome {
+        Outcome::TimedOut => {
+            let flag = exec.timeout.map(milliseconds);
+            let limit = record.and_then(|record| record.timeout_ms).or(flag);
+            let change = match limit == flag {
+                true => "--timeout sets it",
+                false => "`timeout_ms` of the sandbox's manifest sets it",
+            };
+            let limit = Limit::WallTime.amount(limit.unwrap_or_default());
+            Some(format!("timed out: the command ran for {limit}; {change}"))
+        }
+        Outcome::CpuExhausted => {
+            let usage = record.and_then(|record| record.usage).unwrap_or_default();
+            let used = usage.user_time_ms.unwrap_or(0) + usage.system_time_ms.unwrap_or(0);
+            let used = Limit::CpuTime.amount(used);
+            let change = match own.cpu_time_ms {
+                Some(_) => "--cpu-time sets the limit",
+                None => "`cpu_ms` of the sandbox's manifest sets the limit",
+            };
+            Some(format!(
+                "out of CPU time: the command used {used}; {change}"
+            ))
+        }
+        Outcome::OutOfMemory => Some(match own.memory_bytes {
+            Some(limit) => {
+                let limit = Limit::Memory.amount(limit);
+                format!("out of memory: the limit of the command is {limit}; --memory sets it")
+            }
+            None => {
+                "out of memory: the memory limit of the sandbox ended the command; --memory of \
+                     `runner sandbox create` sets it"
+                    .to_owned()
+            }
+        }),
+        _ => None,
     }
 }
 

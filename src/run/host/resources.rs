@@ -17,7 +17,7 @@ use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::path::{RelPath, escape, escape_path};
 use spec::report::{WarningReport, with_causes};
-use spec::request::{Caller, Request};
+use spec::request::{Caller, Request, Subject};
 use spec::units::count;
 use sys::credentials::AssumedFileIds;
 use sys::probe::effective_uid;
@@ -77,6 +77,7 @@ impl RunHost {
             space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
             space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
             terminal: request.streams.terminal,
+            stays: matches!(request.subject, Subject::Sandbox),
         };
         Ok(Resources::acquire(
             self.host,

@@ -19,7 +19,7 @@ use reader::Documents;
 use spec::check::add_source_lines;
 use spec::document::{DocumentError, Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
-use spec::manifest::{self, BlockDocuments, Commands, Manifest, ManifestError, check_for_command};
+use spec::manifest::{self, BlockDocuments, Manifest, ManifestError, check_for_command};
 use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape, escape_path, quoted};
 use spec::report::WarningReport;
@@ -76,14 +76,12 @@ pub(in crate::run) fn load_from_caller(
         inventories,
     } = block_documents::read_from_workspace(&root, path, workspace, refs);
     let manifest = parse_manifest(&root, &shown, &blocks, &text_of)?;
-    let commands = match request.subject {
-        Subject::Bundle(_) => None,
-        Subject::Command(_) => Some(Commands::One),
-        Subject::Sandbox => Some(Commands::Many),
+    let unusable = match request.subject {
+        Subject::Bundle(_) => Vec::new(),
+        Subject::Command(_) | Subject::Sandbox => check_for_command(&root, &shown, &blocks),
     };
-    let unusable = commands.map(|commands| check_for_command(&root, &shown, &blocks, commands));
-    if let Some(errors) = unusable.filter(|errors| !errors.is_empty()) {
-        return Err(refuse(BundleError::Manifest(errors), &text_of));
+    if !unusable.is_empty() {
+        return Err(refuse(BundleError::Manifest(unusable), &text_of));
     }
     Ok(Some(LoadedManifest {
         manifest,

@@ -16,7 +16,7 @@ use sandbox::supervise::streams::{Writer, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use spec::report::Exit;
 use spec::request::Caller;
-use spec::sandboxes::{Action, CommandRequest, SandboxName};
+use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
 use crate::run::sandbox_files::streams::{End, Streams};
 use crate::run::sandbox_files::{
@@ -93,10 +93,11 @@ impl<'run> Copying<'run> {
             terminal: None,
             timeout_ms: None,
             is_detached: false,
+            limits: CommandLimits::default(),
         };
         let (ends, pipes) = make_pipes(true).map_err(failed("make the streams of the copy"))?;
         let client = connect(caller, name)?;
-        let started = client.exec(&wanted, &ends);
+        let started = client.exec(&wanted, &ends, false);
         match started.map_err(|error| SandboxError::of_control(name, error))? {
             Answer::Started { .. } => (),
             answer => return Err(not_done(name, answer, &[])),

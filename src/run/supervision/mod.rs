@@ -28,7 +28,6 @@ use crate::run::supervision::network_report::NetworkReport;
 use crate::run::supervision::stream_reports::{finish_stream, recorded_stream};
 use confinement::confine_supervisor;
 use sandbox::cgroups::Counted;
-use sandbox::control::Commands;
 use sandbox::host;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
@@ -176,7 +175,7 @@ impl Run<'_> {
         )
         .map_err(|error| RunError::host(error.act)(error.errno))?;
         let commands = commands.as_deref_mut().and_then(Option::as_mut);
-        let commands = commands.map(Commands::finish);
+        let commands = commands.map(|commands| commands.finish(meter.group));
         supervised.counted = meter.counted;
         let samples = meter.take_samples();
         let network_setup = &supervised.network_setup;

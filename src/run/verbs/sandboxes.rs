@@ -69,6 +69,8 @@ pub(crate) enum SandboxError {
         idle_timeout_ms: u64,
         pause_after_idle_ms: u64,
     },
+    #[error("the sandbox {name} has no cgroup that enforces such a limit for a single command")]
+    NoCommandLimit { name: SandboxName },
     #[error("the sandbox {name} was created by another version of runner")]
     Version { name: SandboxName },
     #[error("the supervisor of the sandbox {name} does not answer as expected")]
@@ -96,6 +98,7 @@ impl SandboxError {
             Refusal::NoFreezer => Self::NoFreezer { name },
             Refusal::NoLog => Self::NoLog { name },
             Refusal::NoCommand => Self::NoCommand { name },
+            Refusal::NoCommandLimit => Self::NoCommandLimit { name },
             Refusal::Malformed => Self::Control {
                 name,
                 source: ControlError::Malformed,
@@ -164,6 +167,14 @@ impl SandboxError {
                 )),
             ),
             Self::PausedBefore { .. } => ("sandbox_lifecycle", None),
+            Self::NoCommandLimit { .. } => (
+                "limit_unenforceable",
+                Some(
+                    "`runner doctor` says which limits this user's cgroups enforce; without the flag \
+                     the limits of the sandbox hold"
+                        .to_owned(),
+                ),
+            ),
             Self::Version { .. } => (
                 "sandbox_version",
                 Some(
@@ -328,7 +339,7 @@ pub(crate) struct Executed {
 }
 
 /// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
-/// detached, for its start.
+/// detached, for its start. With `is_measured` its end tells what it used.
 ///
 /// # Errors
 /// [`SandboxError`].
@@ -337,6 +348,7 @@ pub(crate) fn execute(
     name: &SandboxName,
     wanted: &CommandRequest,
     attachment: Attachment,
+    is_measured: bool,
 ) -> Result<Executed, SandboxError> {
     let failed = |act| move |errno| SandboxError::call(act, errno);
     let of_control = |error| SandboxError::of_control(name, error);
@@ -350,7 +362,9 @@ pub(crate) fn execute(
     }
     .map_err(failed("make the streams of the command"))?;
     let client = connect(caller, name)?;
-    let started = client.exec(wanted, &ends).map_err(of_control)?;
+    let started = client
+        .exec(wanted, &ends, is_measured)
+        .map_err(of_control)?;
     // Otherwise the end of the command's output would not be seen.
     drop(ends);
     let id = match started {

@@ -119,8 +119,9 @@ class Sandbox:
             own.append("--interactive")
         done, ended = self._execute(own, words, input, max_output)
         assert ended["outcome"] is not None
-        if ended["outcome"] == "timed_out":
-            done.stderr.cut_message(b"runner: timed out: ")
+        line = _LIMIT_LINES.get(ended["outcome"])
+        if line is not None:
+            done.stderr.cut_message(line)
         return Result(
             argv=words,
             outcome=ended["outcome"],
@@ -339,10 +340,18 @@ def _host_path(path: PathLike) -> str:
     return os.path.join(os.getcwd(), os.fspath(path))
 
 
+_LIMIT_LINES: Mapping[str, bytes] = {
+    "timed_out": b"runner: timed out: ",
+    "cpu_exhausted": b"runner: out of CPU time: ",
+    "out_of_memory": b"runner: out of memory: ",
+}
+"""The start of the line that the program writes last if a limit ended the command."""
+
+
 def _code_of(record: CommandRecord) -> int:
     """The exit code of ``runner sandbox exec`` for a command that has ended."""
     ended = record["exit"]
-    if record["outcome"] == "timed_out":
+    if record["outcome"] in ("timed_out", "cpu_exhausted"):
         return 124
     if ended is None or record["outcome"] == "cancelled":
         return 137

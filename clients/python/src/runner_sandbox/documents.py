@@ -39,26 +39,19 @@ class CommandRecord(TypedDict):
     is_detached: bool
     """Whether it was started with --detach."""
     timeout_ms: Optional[int]
-    """Its --timeout; `null`: none."""
+    """Its time: --timeout, or `timeout_ms` of the sandbox's manifest if that is less; `null`: no limit."""
     started_at: str
     """UTC, RFC 3339, to the millisecond."""
     ended_at: Optional[str]
     """As `started_at`; `null`: it runs."""
     outcome: Optional[str]
-    """`exited`, `signaled` or `timed_out`, or `cancelled` by the end of the sandbox; `null`: it runs."""
+    """`exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`, or `cancelled` by the end of the sandbox; `null`: it runs."""
     exit: Optional[Exit]
     """How its first process ended; `null`: it runs, or the sandbox ended first."""
-
-
-class ErrorReport(TypedDict):
-    """An error."""
-
-    code: str
-    """Stable error code, in snake case or as in the specifications."""
-    message: str
-    """What was found and what was expected."""
-    hint: Optional[str]
-    """How to fix it."""
+    usage: Optional[Usage]
+    """What its processes used until its first one ended; `null`: it has no cgroup of its own, or runs."""
+    refused_forks: Optional[int]
+    """Number of processes and threads that --pids refused; `null`: not counted."""
 
 
 class Usage(TypedDict):
@@ -78,6 +71,17 @@ class Usage(TypedDict):
     """Growth of the writable directories from the launch to the end."""
     oom_kills: Optional[int]
     """Number of processes that were killed because of the memory limit."""
+
+
+class ErrorReport(TypedDict):
+    """An error."""
+
+    code: str
+    """Stable error code, in snake case or as in the specifications."""
+    message: str
+    """What was found and what was expected."""
+    hint: Optional[str]
+    """How to fix it."""
 
 
 class UsageSample(TypedDict):
@@ -579,8 +583,12 @@ class CommandResult(TypedDict):
     id: Optional[int]
     """Its number in the sandbox; `null`: it was not started."""
     outcome: Optional[str]
-    """`exited`, `signaled` or `timed_out`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach."""
+    """`exited`, `signaled`, `timed_out`, `cpu_exhausted` or `out_of_memory`; `cancelled`: the sandbox ended first; `failed`: the program could not be started; `refused`: nothing was tried; `null`: it runs, started with --detach."""
     exit: Optional[Exit]
     """How its first process ended."""
+    usage: Optional[Usage]
+    """What its processes used until its first one ended; `null`: this host does not measure it."""
+    refused_forks: Optional[int]
+    """Number of processes and threads that --pids refused; `null`: not counted."""
     error: Optional[ErrorReport]
     """Why it was not started."""

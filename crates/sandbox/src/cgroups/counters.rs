@@ -95,7 +95,8 @@ impl RunCgroup {
     pub fn oom_kills(&self) -> Result<Option<u64>, CgroupError> {
         let v2 = Counter::Keyed("memory.events", "oom_kill");
         let v1 = Counter::Keyed("memory.oom_control", "oom_kill");
-        self.read(Controller::Memory, v2, v1)
+        let counted = self.read(Controller::Memory, v2, v1)?;
+        Ok(counted.map(|kills| kills + self.leaves.oom_kills))
     }
 
     /// Peak number of processes and threads. Linux 6.1 (`pids.peak`).
@@ -107,7 +108,13 @@ impl RunCgroup {
     /// Number of forks refused by the limit.
     pub fn process_limit_hits(&self) -> Result<Option<u64>, CgroupError> {
         let counter = Counter::Keyed("pids.events", "max");
-        self.read(Controller::Pids, counter, counter)
+        let counted = self.read(Controller::Pids, counter, counter)?;
+        // Before Linux 6.11 they are counted where the process is.
+        let shared = self.leaves.shared.as_ref();
+        let shared = shared.map(|group| group.read_keyed("pids.events", "max"));
+        let shared = shared.transpose().map_err(CgroupError::Count)?.flatten();
+        let below = self.leaves.refused_forks + shared.unwrap_or(0);
+        Ok(counted.map(|refused| refused + below))
     }
 
     /// Reads a counter of `controller`: `v2` or `v1`, by the version of its cgroup.

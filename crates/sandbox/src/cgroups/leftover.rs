@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::run_cgroup::{REMOVE_PATIENCE, kill_until_empty, remove_when_empty};
-use super::{CgroupError, group_name};
+use super::run_cgroup::{REMOVE_PATIENCE, remove_when_empty};
+use super::{CgroupError, group_name, leaf};
 use spec::path::escape;
 use sys::cgroup::Group;
 
@@ -71,7 +71,7 @@ fn stop(group: Option<Group>) -> Result<Option<Group>, CgroupError> {
 
 fn empty_and_remove(group: &Group) -> Result<(), CgroupError> {
     let path = group.path();
-    kill_until_empty(group).map_err(CgroupError::kill(path))?;
+    leaf::kill_all(group)?;
     remove_when_empty(path, Instant::now() + REMOVE_PATIENCE).map_err(|source| {
         CgroupError::Remove {
             groups: vec![path.to_owned()],

@@ -1,8 +1,8 @@
 //! The cgroups of one run in every hierarchy.
 //!
 //! In reading order: `layout` (mounted hierarchies), `choose` (selects the back end), `observe`
-//! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover` (cgroups of
-//! dead runs), `usage` (what a run uses now), `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not
+//! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leaf` (those of one command),
+//! `leftover` (cgroups of dead runs), `usage` (what a run uses now), `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not
 //! delegated).
 //!
 //! Moving another process by its pid in `cgroup.procs` takes a lock over all thread groups and waits
@@ -13,12 +13,15 @@ mod choose;
 mod counters;
 mod coverage;
 mod layout;
+mod leaf;
 mod leftover;
 mod limits;
 mod observe;
 mod run_cgroup;
 mod scope;
 mod usage;
+
+use rustix::io::Errno;
 
 use sys::file::CallError;
 
@@ -158,7 +161,7 @@ impl Backend {
         };
         parents
             .into_iter()
-            .map(|parent| group_path(parent, run_id))
+            .map(|parent| group_path(parent, &group_name(run_id)))
             .collect()
     }
 }
@@ -168,8 +171,8 @@ fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }
 
-fn group_path(parent: &str, run_id: &str) -> String {
-    format!("{}/{}", parent.trim_end_matches('/'), group_name(run_id))
+fn group_path(parent: &str, name: &str) -> String {
+    format!("{}/{name}", parent.trim_end_matches('/'))
 }
 
 /// Error of the cgroups of a run.
@@ -231,6 +234,22 @@ pub enum CgroupError {
 }
 
 impl CgroupError {
+    /// The errno of its cause.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            Self::Observe(source)
+            | Self::MoveToLeaf { source, .. }
+            | Self::Create { source, .. }
+            | Self::Limit { source, .. }
+            | Self::OpenTasks { source, .. }
+            | Self::Count(source)
+            | Self::Kill { source, .. }
+            | Self::Freeze { source, .. }
+            | Self::Remove { source, .. } => source.errno,
+            Self::Foreign { .. } => Errno::INVAL,
+        }
+    }
+
     fn freeze(group: &str) -> impl Fn(CallError) -> Self {
         move |source| Self::Freeze {
             group: group.to_owned(),

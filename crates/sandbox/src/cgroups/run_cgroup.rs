@@ -12,7 +12,8 @@ use super::counters::Counted;
 use super::coverage;
 use super::limits;
 use super::{
-    Backend, CgroupError, CgroupLimits, Controller, SUPERVISOR_LEAF, Unified, V1Parent, group_path,
+    Backend, CgroupError, CgroupLimits, Controller, SUPERVISOR_LEAF, Unified, V1Parent, group_name,
+    group_path, leaf,
 };
 use spec::limits::Coverage;
 
@@ -26,21 +27,25 @@ const KILL_ROUNDS_MAX: usize = 200;
 /// errors. What it cannot remove stays in the run's record.
 #[derive(Debug)]
 pub struct RunCgroup {
-    run_id: String,
-    mechanism: &'static str,
+    /// Of the directory in each hierarchy.
+    pub(super) name: String,
+    pub(super) mechanism: &'static str,
     /// In the order of creation; removed in reverse.
-    created: Vec<String>,
-    unified: Option<Group>,
+    pub(super) created: Vec<String>,
+    pub(super) unified: Option<Group>,
     /// The version 2 cgroup has controllers, not only `cgroup.kill`.
-    unified_limits: bool,
+    pub(super) unified_limits: bool,
     freezer: Option<Group>,
-    v1_parents: Vec<V1Parent>,
-    v1: Vec<(Vec<Controller>, Group)>,
-    missing: Vec<(Controller, String)>,
+    /// In which no version 1 cgroup was created.
+    pub(super) v1_parents: Vec<V1Parent>,
+    pub(super) v1: Vec<(Vec<Controller>, Group)>,
+    pub(super) missing: Vec<(Controller, String)>,
     swap_unlimited: Option<String>,
     pub(super) process_limit: Option<u64>,
     /// File and value that let the stopped processes go on.
     thaw: Option<(&'static str, &'static str)>,
+    /// Of a sandbox that stays.
+    pub(super) leaves: leaf::Leaves,
 }
 
 impl Backend {
@@ -50,20 +55,7 @@ impl Backend {
     /// controller becomes a gap in [`RunCgroup::coverage`]. [`Backend::None`] creates no cgroups.
     pub fn create(&self, run_id: &str) -> Result<RunCgroup, CgroupError> {
         let (mechanism, missing) = self.mechanism();
-        let mut run = RunCgroup {
-            run_id: run_id.to_owned(),
-            mechanism,
-            created: Vec::new(),
-            unified: None,
-            unified_limits: false,
-            freezer: None,
-            v1_parents: Vec::new(),
-            v1: Vec::new(),
-            missing,
-            swap_unlimited: None,
-            process_limit: None,
-            thaw: None,
-        };
+        let mut run = RunCgroup::new(group_name(run_id), mechanism, missing);
         match self {
             Self::V2(unified) => {
                 run.missing.extend(enable_controllers(unified)?);
@@ -93,7 +85,7 @@ fn enable_controllers(unified: &Unified) -> Result<Vec<(Controller, String)>, Cg
     }
     let parent = &unified.parent;
     if unified.move_to_leaf {
-        let leaf = group_path(parent, SUPERVISOR_LEAF);
+        let leaf = group_path(parent, &group_name(SUPERVISOR_LEAF));
         let moved = match cgroup::make(&leaf) {
             Err(error) if error.errno != Errno::EXIST => Err(error),
             _ => Group::open(&leaf).and_then(|group| group.join()),
@@ -119,10 +111,33 @@ fn enable_controllers(unified: &Unified) -> Result<Vec<(Controller, String)>, Cg
 }
 
 impl RunCgroup {
+    pub(super) fn new(
+        name: String,
+        mechanism: &'static str,
+        missing: Vec<(Controller, String)>,
+    ) -> Self {
+        Self {
+            name,
+            mechanism,
+            created: Vec::new(),
+            unified: None,
+            unified_limits: false,
+            freezer: None,
+            v1_parents: Vec::new(),
+            v1: Vec::new(),
+            missing,
+            swap_unlimited: None,
+            process_limit: None,
+            thaw: None,
+            leaves: leaf::Leaves::default(),
+        }
+    }
+
     /// Directory for `CLONE_INTO_CGROUP`; `None` without a version 2 cgroup.
     #[must_use]
     pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
-        self.unified.as_ref().map(Group::directory)
+        let entered = self.leaves.shared.as_ref().or(self.unified.as_ref());
+        entered.map(Group::directory)
     }
 
     /// Creates the version 1 cgroups and sets the limits. Call it after the clone, so that it runs in
@@ -139,6 +154,7 @@ impl RunCgroup {
         for parent in std::mem::take(&mut self.v1_parents) {
             // Without a limit the cgroup would only add an unused counter.
             if parent.controllers == [Controller::Cpu] && limits.cpu_millis.is_none() {
+                self.v1_parents.push(parent);
                 continue;
             }
             let group = self.create_group(&parent.path)?;
@@ -198,7 +214,7 @@ impl RunCgroup {
         }
         // Any of version 1 will do, because the body is in all of them or none.
         match self.groups().next() {
-            Some(group) => kill_until_empty(group).map_err(CgroupError::kill(group.path())),
+            Some(group) => leaf::kill_all(group),
             None => Ok(()),
         }
     }
@@ -254,7 +270,7 @@ impl RunCgroup {
             return None;
         }
         let counted = self.count();
-        self.created.retain(|path| cgroup::remove(path).is_err());
+        self.remove_if_empty();
         Some(counted)
     }
 
@@ -298,8 +314,8 @@ impl RunCgroup {
         self.unified.iter().chain(&self.freezer).chain(v1)
     }
 
-    fn create_group(&mut self, parent: &str) -> Result<Group, CgroupError> {
-        let path = group_path(parent, &self.run_id);
+    pub(super) fn create_group(&mut self, parent: &str) -> Result<Group, CgroupError> {
+        let path = group_path(parent, &self.name);
         let created = cgroup::make(&path).and_then(|()| {
             self.created.push(path.clone());
             Group::open(&path)
@@ -435,7 +451,9 @@ pub(super) fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), Cal
         match cgroup::remove(path) {
             Ok(()) => return Ok(()),
             Err(error) if error.errno == Errno::NOENT => return Ok(()),
-            Err(error) if error.errno == Errno::BUSY && Instant::now() < deadline => (),
+            Err(error) if error.errno == Errno::BUSY && Instant::now() < deadline => {
+                leaf::remove_empty(path)?;
+            }
             Err(error) => return Err(error),
         }
         std::thread::sleep(pause);

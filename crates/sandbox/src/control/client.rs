@@ -1,5 +1,6 @@
 //! The client's side: a connection to the supervisor of a sandbox, for one request.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -15,8 +16,8 @@ use crate::prepare::BodyStreams;
 use crate::records::RecordsError;
 use crate::steps::ChildStep;
 use spec::sandboxes::{
-    CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, PrivateFiles, SandboxState,
-    UpdateAnswer, UpdateRequest,
+    CommandRecord, CommandRequest, DOCUMENT_BYTES_MAX, LogAnswer, LogRequest, PrivateFiles,
+    SandboxState, UpdateAnswer, UpdateRequest,
 };
 use sys::file::errno_of;
 use sys::link::{self, Message, Received};
@@ -25,6 +26,8 @@ use sys::link::{self, Message, Received};
 #[derive(Debug)]
 pub struct Client {
     link: OwnedFd,
+    /// Where the supervisor writes the record of a command.
+    command: OnceCell<File>,
 }
 
 /// What a supervisor says about a command.
@@ -43,6 +46,8 @@ pub enum Answer {
         raw_status: i32,
         /// It was stopped, because its time was over.
         has_timed_out: bool,
+        /// If it has a cgroup of its own or a time.
+        record: Option<Box<CommandRecord>>,
     },
     Refused(Refusal),
     /// The sandbox has ended, and the command with it.
@@ -105,7 +110,10 @@ impl Client {
         let link = socket().map_err(&failed)?;
         let address = address(directory, name).map_err(&failed)?;
         match rustix::net::connect(&link, &address) {
-            Ok(()) => Ok(Self { link }),
+            Ok(()) => Ok(Self {
+                link,
+                command: OnceCell::new(),
+            }),
             Err(Errno::NOENT | Errno::CONNREFUSED) => Err(ControlError::NoSandbox),
             Err(errno) => Err(failed(errno)),
         }
@@ -117,7 +125,8 @@ impl Client {
         self.link.as_fd()
     }
 
-    /// Starts a command with these streams, which a terminal replaces.
+    /// Starts a command with these streams, which a terminal replaces. With `is_measured` its end tells what
+    /// it used, if the host has cgroups that count it.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -125,8 +134,10 @@ impl Client {
         &self,
         wanted: &CommandRequest,
         streams: &BodyStreams,
+        is_measured: bool,
     ) -> Result<Answer, ControlError> {
         let document = document(wanted)?;
+        let document = self.command.get_or_init(|| document);
         let BodyStreams {
             stdin,
             stdout,
@@ -138,7 +149,7 @@ impl Client {
             stdout.as_fd(),
             stderr.as_fd(),
         ];
-        self.send(request::EXEC, [0; 2], &descriptors)?;
+        self.send(request::EXEC, [is_measured.into(), 0], &descriptors)?;
         self.receive()
     }
 
@@ -171,6 +182,10 @@ impl Client {
             answer::ENDED => Ok(Answer::Ended {
                 raw_status: first,
                 has_timed_out: second != 0,
+                record: match self.command.get().filter(|_| errno != 0) {
+                    Some(file) => Some(read_answer(file)?),
+                    None => None,
+                },
             }),
             answer::REFUSED => {
                 let refusal = Refusal::of_number(first).ok_or(ControlError::Malformed)?;
@@ -197,10 +212,10 @@ impl Client {
     /// [`ControlError`].
     pub fn files(&self, freezes: bool) -> Result<(PrivateFiles, Vec<OwnedFd>), ControlError> {
         let failed = call("ask the supervisor for the files of the sandbox");
-        let mut document = memory_file().map_err(failed)?;
+        let document = memory_file().map_err(failed)?;
         self.send(request::FILES, [freezes.into(), 0], &[document.as_fd()])?;
         let directories: Vec<OwnedFd> = self.expect_done()?.into_iter().flatten().collect();
-        let files: PrivateFiles = read_answer(&mut document)?;
+        let files: PrivateFiles = read_answer(&document)?;
         match files.places.len() == directories.len() {
             true => Ok((files, directories)),
             false => Err(ControlError::Malformed),
@@ -230,10 +245,10 @@ impl Client {
     }
 
     /// Sends a request whose answer replaces the content of `document`.
-    fn ask<T: DeserializeOwned>(&self, kind: u32, mut document: File) -> Result<T, ControlError> {
+    fn ask<T: DeserializeOwned>(&self, kind: u32, document: File) -> Result<T, ControlError> {
         self.send(kind, [0; 2], &[document.as_fd()])?;
         self.expect_done()?;
-        read_answer(&mut document)
+        read_answer(&document)
     }
 
     /// Stops all processes of the sandbox.
@@ -319,7 +334,7 @@ fn memory_file() -> Result<File, Errno> {
     memfd_create(c"control", MemfdFlags::CLOEXEC).map(File::from)
 }
 
-fn read_answer<T: DeserializeOwned>(document: &mut File) -> Result<T, ControlError> {
+fn read_answer<T: DeserializeOwned>(mut document: &File) -> Result<T, ControlError> {
     let mut text = Vec::new();
     let read = document
         .seek(SeekFrom::Start(0))

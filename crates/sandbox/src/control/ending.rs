@@ -182,7 +182,7 @@ impl Commands {
     /// Ends the commands whose time is over: `stop_signal`, and after `grace` SIGKILL.
     ///
     /// # Errors
-    /// Those of init's link.
+    /// Those of init's link; the errno with which the cgroup of a command could not be killed.
     pub(crate) fn check_times(
         &mut self,
         now: Instant,
@@ -201,14 +201,18 @@ impl Commands {
                 }
                 Due::Kill { pid } => {
                     launched.end_command(pid, libc::SIGKILL)?;
+                    self.list
+                        .kill_exhausted(pid)
+                        .map_err(|error| error.errno())?;
                 }
             }
         }
-        Ok(())
+        let checked = self.list.check_left(self.clock.elapsed(now));
+        checked.map_err(|error| error.errno())
     }
 
-    /// What became of the commands. Call it when the sandbox has ended.
-    pub fn finish(&mut self) -> EndedCommands {
-        self.list.finish()
+    /// What became of the commands. Call it when the sandbox has ended, whose cgroup is `group`.
+    pub fn finish(&mut self, group: &mut RunCgroup) -> EndedCommands {
+        self.list.finish(group)
     }
 }

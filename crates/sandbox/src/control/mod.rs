@@ -11,10 +11,12 @@ mod clock;
 mod ending;
 mod files;
 mod lifetime;
+mod leaf;
 mod logs;
 mod requester;
 mod running;
 mod server;
+mod starting;
 
 pub use attach::CallerStreams;
 pub(crate) use client::bind;
@@ -29,7 +31,8 @@ const VERSION: i32 = 1;
 
 /// Requests of a client.
 mod request {
-    /// Start a command; a [`spec::sandboxes::CommandRequest`], then the three streams.
+    /// Start a command: version, and 1 to measure it; a [`spec::sandboxes::CommandRequest`], then the three
+    /// streams.
     pub(super) const EXEC: u32 = 1;
     /// Send a signal to the process group of the command that was started here: version, number.
     pub(super) const SIGNAL: u32 = 2;
@@ -60,7 +63,8 @@ mod answer {
     pub(super) const STARTED: u32 = 16;
     /// It was not: step, index, errno.
     pub(super) const NOT_STARTED: u32 = 17;
-    /// The command's first process has ended: wait status, and 1 if its time was over.
+    /// The command's first process has ended: wait status, 1 if its time was over, and 1 if the file of the
+    /// request has its [`spec::sandboxes::CommandRecord`] now.
     pub(super) const ENDED: u32 = 18;
     /// Done.
     pub(super) const DONE: u32 = 19;
@@ -88,10 +92,12 @@ pub enum Refusal {
     NoLog = 7,
     /// No such command runs.
     NoCommand = 8,
+    /// It has no cgroup that could enforce a limit of one command.
+    NoCommandLimit = 9,
 }
 
 impl Refusal {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Version,
         Self::Malformed,
         Self::Busy,
@@ -100,6 +106,7 @@ impl Refusal {
         Self::NoFreezer,
         Self::NoLog,
         Self::NoCommand,
+        Self::NoCommandLimit,
     ];
 
     fn of_number(number: i32) -> Option<Self> {

@@ -14,6 +14,8 @@ pub(super) struct Client {
     pub(super) task: Task,
     /// What it waits for, and where the answer goes.
     pub(super) log: Option<(LogRequest, File)>,
+    /// Where the record of its command goes.
+    pub(super) record: Option<File>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,11 +18,12 @@ use super::requester::{Client, Task};
 use super::running::{CommandList, Ended};
 use super::{Refusal, VERSION, answer, request};
 use crate::cgroups::RunCgroup;
-use crate::command_plan::{BuiltIn, CommandWords, variables_of};
+use crate::command_plan::BuiltIn;
 use crate::launch::{CommandEvent, CommandPlan, Launched};
-use crate::steps::ChildStep;
 use spec::limits::milliseconds;
-use spec::sandboxes::{Action, CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState};
+use spec::sandboxes::{
+    Action, CommandDefaults, CommandRequest, DOCUMENT_BYTES_MAX, IdleTimes, SandboxState,
+};
 use sys::file::{read_regular, regular_size};
 use sys::link::{self, Received};
 use sys::probe::effective_uid;
@@ -43,6 +44,8 @@ pub struct CommandsPlan {
     pub socket: OwnedFd,
     /// What each command gets besides its words.
     pub common: CommandPlan,
+    /// Limits of each command.
+    pub defaults: CommandDefaults,
     pub built_ins: BuiltIns,
     /// What clients may read.
     pub private: Vec<PrivateDirectory>,
@@ -61,7 +64,7 @@ pub struct BuiltIns {
 }
 
 impl BuiltIns {
-    fn of(self, action: Action) -> Option<BuiltIn> {
+    pub(super) fn of(self, action: Action) -> Option<BuiltIn> {
         match action {
             Action::Execute => None,
             Action::SendFiles => Some(self.send_files),
@@ -75,13 +78,14 @@ impl BuiltIns {
 pub struct Commands {
     socket: OwnedFd,
     /// What each command gets besides its words.
-    common: CommandPlan,
-    built_ins: BuiltIns,
+    pub(super) common: CommandPlan,
+    pub(super) defaults: CommandDefaults,
+    pub(super) built_ins: BuiltIns,
     pub(super) private: Vec<PrivateDirectory>,
     /// Without its commands and times.
     pub(super) state: SandboxState,
     pub(super) list: CommandList,
-    logs: Logs,
+    pub(super) logs: Logs,
     pub(super) lifetime: Lifetime,
     pub(super) idle_times: IdleTimes,
     pub(super) is_paused_by_idling: bool,
@@ -106,6 +110,7 @@ impl Commands {
         Ok(Self {
             socket: plan.socket,
             common: plan.common,
+            defaults: plan.defaults,
             built_ins: plan.built_ins,
             private: plan.private,
             state: plan.state,
@@ -170,6 +175,7 @@ impl Commands {
                 link: Some(link),
                 task: Task::Asking,
                 log: None,
+                record: None,
             });
         }
         Ok(())
@@ -244,7 +250,7 @@ impl Commands {
                     self.clients[number].refuse(Refusal::Paused);
                     Ok(())
                 }
-                Ok(()) => self.start(number, &mut received, launched),
+                Ok(()) => self.start(number, value != 0, &mut received, launched, group),
                 Err(refusal) => {
                     self.clients[number].refuse(refusal);
                     Ok(())
@@ -282,52 +288,6 @@ impl Commands {
                 client.refuse(Refusal::Malformed);
                 Ok(())
             }
-        }
-    }
-
-    fn start(
-        &mut self,
-        number: usize,
-        received: &mut Received,
-        launched: &mut Launched,
-    ) -> Result<(), Errno> {
-        let [document, stdin, stdout, stderr, ..] = received;
-        let wanted = document.take().and_then(read_document);
-        let (Some(wanted), Some(stdin), Some(stdout), Some(stderr)) =
-            (wanted, &*stdin, &*stdout, &*stderr)
-        else {
-            self.clients[number].refuse(Refusal::Malformed);
-            return Ok(());
-        };
-        self.last_use = self.clock.elapsed(Instant::now());
-        let kept = match wanted.is_detached {
-            true => self.logs.begin(self.list.next_id())?,
-            false => None,
-        };
-        let [stdout, stderr] = match &kept {
-            Some([stdout, stderr]) => [stdout, stderr],
-            None => [stdout, stderr],
-        };
-        let variables = variables_of(&wanted);
-        let words = CommandWords {
-            built_in: self.built_ins.of(wanted.action),
-            ..CommandWords::of_request(&self.common, &wanted, &variables)
-        };
-        let streams = [stdin, stdout, stderr].map(|stream| stream.as_fd());
-        match launched.start(&self.common, &words, streams) {
-            Ok(_is_sent) => {
-                self.clients[number].task = Task::Starting;
-                self.list.begin(&wanted);
-                Ok(())
-            }
-            // The words are too long, or one has a NUL.
-            Err(errno @ (Errno::NOMEM | Errno::INVAL | Errno::TOOBIG)) => {
-                self.logs.forget(self.list.next_id());
-                let values = [ChildStep::Execute as i32, 0, errno.raw_os_error()];
-                self.clients[number].finish(answer::NOT_STARTED, values);
-                Ok(())
-            }
-            Err(errno) => Err(errno),
         }
     }
 
@@ -420,41 +380,22 @@ impl Commands {
         }
     }
 
-    /// Init has started the command that [`Launched::start`] asked for.
-    /// `terminal` is for the client.
-    fn started(&mut self, pid: i32, terminal: Option<&OwnedFd>, launched: &mut Launched) {
-        launched.forget_plan();
-        if let Some(number) = self.starting() {
-            let terminal = terminal.map(|terminal| terminal.as_fd());
-            let id = i32::try_from(self.list.next_id()).unwrap_or(0);
-            self.clients[number].answer_with(answer::STARTED, [id, 0, 0], terminal.as_slice());
-            self.clients[number].task = Task::Running { pid };
-        }
-        self.list.start(pid, self.clock.elapsed(Instant::now()));
-    }
-
-    /// Init could not start it: step, index, errno.
-    fn failed(&mut self, values: [i32; 3], launched: &mut Launched) -> Result<(), Errno> {
-        launched.forget_plan();
-        if let Some(number) = self.starting() {
-            self.clients[number].finish(answer::NOT_STARTED, values);
-        }
-        self.logs.forget(self.list.next_id());
-        self.list.fail();
-        self.end_if_idle(launched)
-    }
-
     /// The first process of the command has ended.
     fn ended(&mut self, pid: i32, raw_status: i32, launched: &Launched) -> Result<(), Errno> {
         let of_pid = |client: &&mut Client| client.task == Task::Running { pid };
-        let ended = self.list.end(pid, raw_status);
-        let has_timed_out = ended.is_some_and(|Ended { has_timed_out, .. }| has_timed_out);
-        self.last_use = self.clock.elapsed(Instant::now());
-        if let Some(Ended { id, .. }) = ended {
-            self.logs.end(id)?;
+        let now = self.clock.elapsed(Instant::now());
+        self.last_use = now;
+        let ended = self.list.end(pid, raw_status, now);
+        if let Some(Ended { record, .. }) = &ended {
+            self.logs.end(record.id)?;
         }
         if let Some(client) = self.clients.iter_mut().find(of_pid) {
-            client.finish(answer::ENDED, [raw_status, has_timed_out.into(), 0]);
+            let record = ended.as_ref().map(|ended| &ended.record);
+            let files = client.record.take().zip(record);
+            let has_record = files.is_some_and(|(file, record)| replace(file, record).is_ok());
+            let has_timed_out = ended.is_some_and(|ended| ended.has_timed_out);
+            let values = [raw_status, has_timed_out.into(), has_record.into()];
+            client.finish(answer::ENDED, values);
         }
         self.end_if_idle(launched)
     }
@@ -490,7 +431,7 @@ pub(super) fn replace(mut file: File, document: &impl Serialize) -> std::io::Res
     file.write_all(&text)
 }
 
-fn read_document(file: OwnedFd) -> Option<CommandRequest> {
+pub(super) fn read_document(file: OwnedFd) -> Option<CommandRequest> {
     let text = read_regular(file, DOCUMENT_BYTES_MAX).ok()?;
     let wanted: CommandRequest = serde_json::from_slice(&text).ok()?;
     let has_program = wanted.argv.first().is_some_and(|name| !name.is_empty());

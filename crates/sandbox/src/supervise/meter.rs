@@ -1,7 +1,7 @@
 //! Resource use of a run: counters of its cgroups, or samples of its processes.
 
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cgroups::{CgroupError, Counted, CurrentUsage, RunCgroup};
 use crate::supervise::curve::Curve;
@@ -16,6 +16,15 @@ pub struct Meter<'run> {
     pub counted: Option<Counted>,
     sampler: Option<Sampler<'run>>,
     curve: Option<Curve>,
+}
+
+const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(10);
+
+/// When to look at CPU time again of which `used` is below `limit`: not before all CPUs together can have
+/// used the rest.
+pub(crate) fn time_to_next_sample(limit: Duration, used: Duration, processors: u32) -> Duration {
+    let left = limit.saturating_sub(used) / processors.max(1);
+    left.max(SAMPLE_PERIOD_MIN)
 }
 
 impl<'run> Meter<'run> {

@@ -36,7 +36,7 @@ pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
 pub use io_document::parse_io;
 pub use network::EgressRequest;
-pub use of_command::{Commands, check_for_command};
+pub use of_command::check_for_command;
 pub(crate) use problem::PLAINTEXT_CREDENTIAL;
 pub(crate) use problem::did_you_mean;
 pub use problem::{ManifestError, Problem};

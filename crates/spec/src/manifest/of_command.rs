@@ -1,18 +1,8 @@
 //! Which keys of a manifest a command can use, which has no bundle.
 
 use crate::document::{Key, Node, Value};
-use crate::limits::Limit;
 use crate::manifest::reader::Reader;
 use crate::manifest::{BlockDocuments, ManifestError, Problem};
-
-/// What a manifest without a bundle is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commands {
-    /// `runner run`
-    One,
-    /// `runner sandbox create`: the commands come later.
-    Many,
-}
 
 const OF_BUNDLE: &str = "which is for a bundle";
 const MOUNT_FILES: &str = "make the files visible: --ro, --rw, --mount or `sandbox.mounts`";
@@ -38,7 +28,6 @@ pub fn check_for_command(
     root: &Node,
     file_name: &str,
     blocks: &BlockDocuments,
-    commands: Commands,
 ) -> Vec<ManifestError> {
     let reader = Reader::with_blocks(file_name, root, blocks);
     for (name, instead) in REFUSED {
@@ -51,11 +40,7 @@ pub fn check_for_command(
         .map(|node| reader.block(node, "sandbox"));
     if let Some(block) = block.and_then(|block| reader.keep(block)) {
         refuse_provider(&reader, block);
-        if let Some(limits) = block.get("limits") {
-            refuse_times(&reader, limits, commands);
-        }
     }
-    refuse_times(&reader, root, commands);
     reader.errors()
 }
 
@@ -82,33 +67,6 @@ fn refuse_provider(reader: &Reader<'_>, block: &Node) {
     }
 }
 
-/// The times of a manifest are those of one command; a sandbox that stays has limits for all its
-/// commands together.
-fn refuse_times(reader: &Reader<'_>, map: &Node, commands: Commands) {
-    let times = [
-        (
-            Limit::WallTime,
-            "remove it; --timeout limits the lifetime of the sandbox",
-        ),
-        (
-            Limit::CpuTime,
-            "remove it; --cpu-time limits all commands of the sandbox together",
-        ),
-    ];
-    for (limit, instead) in times.into_iter().filter(|_| commands == Commands::Many) {
-        let name = limit.row().key.map(|key| key.name);
-        if let Some((key, _)) = name.and_then(|name| map.entry(name)) {
-            refuse(
-                reader,
-                map,
-                key,
-                "which is a limit of a single command",
-                instead,
-            );
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +79,7 @@ mod tests {
     }
 
     /// Place, pointer and code of each error.
-    fn refused(text: &str, documents: &[&str], commands: Commands) -> Vec<String> {
+    fn refused(text: &str, documents: &[&str]) -> Vec<String> {
         let root = node(text);
         let mut blocks = BlockDocuments::default();
         for (reference, text) in block_references(&root).into_iter().zip(documents) {
@@ -130,7 +88,7 @@ mod tests {
         }
         let parsed = parse_with(&root, "m.yaml", &blocks);
         assert_eq!(parsed.errors, [], "{text}");
-        let errors = check_for_command(&root, "m.yaml", &blocks, commands);
+        let errors = check_for_command(&root, "m.yaml", &blocks);
         let row = |error: &ManifestError| {
             assert!(error.hint().is_some(), "{error}");
             let place = error.place.expect("a place");
@@ -150,26 +108,9 @@ mod tests {
             "m.yaml:4:1 /source not_of_command",
             "m.yaml:5:21 /sandbox/provider provider_unavailable",
         ];
-        for commands in [Commands::One, Commands::Many] {
-            assert_eq!(refused(text, &[], commands), expected);
-        }
+        assert_eq!(refused(text, &[]), expected);
         let older = "entry: a.sh\nruntime: {engine: subprocess}\ncode: ./shared\n";
-        assert_eq!(refused(older, &[], Commands::One).len(), 3);
-    }
-
-    #[test]
-    fn times_are_those_of_one_command() {
-        let text = "timeout_ms: 5\nsandbox: {file: S.md}\n";
-        let block = "provider: local\nlimits: {memory_mb: 64, timeout_ms: 1, cpu_ms: 1}\n";
-        assert_eq!(refused(text, &[block], Commands::One), [""; 0]);
-        assert_eq!(
-            refused(text, &[block], Commands::Many),
-            [
-                "m.yaml:1:1 /timeout_ms not_of_command",
-                "S.md:2:25 /limits/timeout_ms not_of_command",
-                "S.md:2:40 /limits/cpu_ms not_of_command",
-            ]
-        );
+        assert_eq!(refused(older, &[]).len(), 3);
     }
 
     #[test]
@@ -178,9 +119,7 @@ mod tests {
                     secrets: {K: {vault: k}}\ninputsFiles: {a: {path: a}}\n\
                     sandbox: {inline: {provider: local, config: {cwd: a, shell: /bin/bash}, \
                     env: {passthrough: [A]}, mounts: [{source: workspace, at: /w}], \
-                    limits: {memory_mb: 64}, lifecycle: {destroy_on: workspace-close}}}\n";
-        for commands in [Commands::One, Commands::Many] {
-            assert_eq!(refused(text, &[], commands), [""; 0]);
-        }
+                    limits: {memory_mb: 64, timeout_ms: 1, cpu_ms: 1}, lifecycle: {destroy_on: workspace-close}}}\n";
+        assert_eq!(refused(text, &[]), [""; 0]);
     }
 }

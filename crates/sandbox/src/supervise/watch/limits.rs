@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{INIT_EXITS_WITHIN, MEMORY_PERIOD, METER_PERIOD_MIN, UNKILLABLE_AFTER, Watch};
+use super::{INIT_EXITS_WITHIN, MEMORY_PERIOD, UNKILLABLE_AFTER, Watch};
 use crate::supervise::judge::Reason;
+use crate::supervise::meter::time_to_next_sample;
 use crate::supervise::watched::WatchLimits;
 use spec::request::OnOutputLimit;
 
@@ -110,13 +111,11 @@ impl Watch<'_, '_, '_> {
         self.schedule_sample(now);
     }
 
-    /// For CPU time, not before all CPUs together can have used the rest of the limit.
     pub(super) fn schedule_sample(&mut self, now: Instant) {
         let cpu_time = self.limits.cpu_time.map(|limit| {
             let used = self.meter.cpu_time_us();
             let used = used.map_or(Duration::ZERO, Duration::from_micros);
-            let left = limit.saturating_sub(used) / self.limits.processors.max(1);
-            now + left.max(METER_PERIOD_MIN)
+            now + time_to_next_sample(limit, used, self.limits.processors)
         });
         let memory = self.limits.memory_bytes.map(|_| now + MEMORY_PERIOD);
         self.next_sample = cpu_time.into_iter().chain(memory).min();

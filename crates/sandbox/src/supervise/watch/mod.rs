@@ -26,7 +26,6 @@ use sys::{process, signal, terminal};
 const INIT_EXITS_WITHIN: Duration = Duration::from_secs(1);
 /// Time after SIGKILL until the processes count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
-const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Sampling period without a memory cgroup.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 

@@ -175,6 +175,7 @@ fn exec_in(mut rest: &[OsString]) -> Option<ExecIn> {
         env: flags.environment.env,
         timeout: None,
         json: None,
+        id_file: None,
         workdir: flags.view.workdir,
         sandbox,
         command: command.to_vec(),

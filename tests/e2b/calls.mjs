@@ -44,6 +44,38 @@ async function background(sandbox) {
   assert.equal((await reads.wait()).stdout, 'all\n')
 }
 
+async function terminals(sandbox) {
+  const { pty } = sandbox
+  const decoder = new TextDecoder()
+  const type = (pid, text) => pty.sendInput(pid, new TextEncoder().encode(text))
+  let shown = ''
+  let changed = () => {}
+  const onData = (bytes) => {
+    shown += decoder.decode(bytes, { stream: true })
+    changed()
+  }
+  const until = async (part) => {
+    while (!shown.includes(part)) await new Promise((resolve) => (changed = resolve))
+  }
+  const shell = await pty.create({ cols: 97, rows: 31, onData, cwd: '/tmp' })
+  await type(shell.pid, 'pwd; stty size\n')
+  for (const part of ['/tmp', '31 97']) await until(part)
+  await pty.resize(shell.pid, { cols: 120, rows: 40 })
+  await type(shell.pid, 'stty size\n')
+  await until('40 120')
+  let second = ''
+  const same = await pty.connect(shell.pid, { onData: (bytes) => (second += decoder.decode(bytes)) })
+  const ends = Promise.allSettled([shell.wait(), same.wait()])
+  await type(shell.pid, 'echo l""ast; exit 5\n')
+  for (const end of await ends) assert.equal(end.reason.exitCode, 5)
+  assert(second.includes('last'), second)
+  const killed = await pty.create({ cols: 80, rows: 24, onData })
+  const ended = Promise.allSettled([killed.wait()])
+  assert(await pty.kill(killed.pid))
+  assert.equal((await ended)[0].reason.exitCode, 137)
+  await assert.rejects(pty.create({ cols: 0, rows: 24, onData }), /size/)
+}
+
 async function files(sandbox) {
   const { files } = sandbox
   assert.equal((await files.write('/tmp/a/b/text', 'hello ä')).path, '/tmp/a/b/text')
@@ -84,6 +116,7 @@ assert.deepEqual(
 )
 await commands(await Sandbox.connect(sandbox.sandboxId))
 await background(sandbox)
+await terminals(sandbox)
 await files(sandbox)
 await assert.rejects(sandbox.setTimeout(700_000), /cannot be moved/)
 assert(await sandbox.isRunning())

@@ -196,13 +196,23 @@ fn malformed_messages_are_refused_and_start_nothing() {
             .unary(&access, "process.Process/SendSignal", &signal)
             .expect(404);
     }
-    let unsupported = frame(&json!({"process": {"cmd": "sh"}, "pty": {}}));
-    assert_eq!(
-        code(&service, &access, "Start", &unsupported),
-        "unimplemented"
-    );
+    for size in [
+        json!(null),
+        json!({}),
+        json!({"rows": 24}),
+        json!({"rows": 24, "cols": 65536}),
+        json!({"rows": -1, "cols": 80}),
+    ] {
+        let request = frame(&json!({"process": {"cmd": "sh"}, "pty": {"size": size}}));
+        assert_eq!(
+            code(&service, &access, "Start", &request),
+            "invalid_argument",
+            "{size}"
+        );
+    }
+    let tag = frame(&json!({"process": {"cmd": "sh"}, "tag": "x"}));
+    assert_eq!(code(&service, &access, "Start", &tag), "unimplemented");
     for method in [
-        "process.Process/Update",
         "process.Process/StreamInput",
         "filesystem.Filesystem/WatchDir",
     ] {

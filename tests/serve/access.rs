@@ -14,13 +14,13 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const TEMPLATES: &str = "small: [-m, 128m]\nbroken: [--bogus]\n";
 
 /// A server that listens on the loopback interface, too.
-struct Tcp {
-    api: Api,
+pub struct Tcp {
+    pub api: Api,
     port: u16,
 }
 
 impl Tcp {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let host = Host::new();
         let token = host.ground.write("token", format!("{TOKEN}\n"));
         std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).expect("set");
@@ -49,12 +49,12 @@ impl Tcp {
         }
     }
 
-    fn call(&self, words: &[&str], path: &str) -> Reply {
+    pub fn call(&self, words: &[&str], path: &str) -> Reply {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         reply(curl(&[words, &[&url]].concat()), None)
     }
 
-    fn with_token(&self, words: &[&str], path: &str) -> Reply {
+    pub fn with_token(&self, words: &[&str], path: &str) -> Reply {
         let bearer = format!("Authorization: Bearer {TOKEN}");
         self.call(&[words, &["-H", &bearer]].concat(), path)
     }

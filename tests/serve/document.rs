@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Reply};
+use crate::api::{Api, Reply, url};
+use crate::commands::Client;
 
 /// Checks answers against the document, and remembers which were seen.
 struct Checked {
@@ -168,6 +169,7 @@ fn every_route_answers_as_the_document_says() {
     checked
         .call("GET", &at("/commands/{id}/logs"), "?follow=true")
         .expect(200);
+    call_terminal(&mut checked);
     call_files(&mut checked);
     if support::has_cgroup() {
         checked.call("POST", &at("/pause"), "").expect(204);
@@ -194,6 +196,26 @@ fn every_route_answers_as_the_document_says() {
             }
         }
     }
+}
+
+/// All calls about terminals.
+fn call_terminal(checked: &mut Checked) {
+    let commands = format!("{SANDBOX}/commands");
+    let ends = json!({ "argv": ["true"], "tty": { "rows": 24, "columns": 80 } });
+    let stream = checked.send("POST", &commands, &[], &ends).expect(200);
+    assert!(stream.text().starts_with("{\"type\":\"started\""));
+    let shell = json!({ "argv": ["sh"], "tty": {} }).to_string();
+    let path = commands.replace("{name}", "one");
+    let mut client = Client::start(&checked.api, &["-d", &shell, &url(&path)]);
+    let id = client.event()["id"].clone();
+    for (call, body) in [("resize", "{\"rows\":1}"), ("stdin", "exit\n")] {
+        let reply = checked
+            .api
+            .send("POST", &format!("{path}/{id}/{call}"), &[], body.as_bytes());
+        let route = format!("{commands}/{{id}}/{call}");
+        checked.check("POST", &route, reply).expect(204);
+    }
+    while client.event()["type"] != "exit" {}
 }
 
 /// All calls about files.

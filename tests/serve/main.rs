@@ -22,3 +22,4 @@ mod killed;
 mod limits;
 mod sandboxes;
 mod systemd;
+mod terminals;

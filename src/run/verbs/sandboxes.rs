@@ -262,7 +262,7 @@ pub(crate) struct Executed {
 }
 
 /// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
-/// detached, for its start.
+/// detached, for its start. `on_start` gets its id.
 ///
 /// # Errors
 /// [`SandboxError`].
@@ -271,6 +271,7 @@ pub(crate) fn execute(
     name: &SandboxName,
     wanted: &CommandRequest,
     attachment: Attachment,
+    on_start: impl FnOnce(u64),
 ) -> Result<Executed, SandboxError> {
     let failed = |act| move |errno| SandboxError::call(act, errno);
     let of_control = |error| SandboxError::of_control(name, error);
@@ -291,6 +292,9 @@ pub(crate) fn execute(
         Answer::Started { id, .. } => (id > 0).then_some(id),
         _ => None,
     };
+    if let Some(id) = id {
+        on_start(id);
+    }
     let answer = match (started, pipes) {
         (Answer::Started { terminal, .. }, Some(pipes)) => {
             let caller = rustix::stdio::stdin();

@@ -1,6 +1,7 @@
 //! `/v1/sandboxes/{name}/commands`.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -11,11 +12,13 @@ use super::body::{BodySender, channel, json, read_json};
 use super::error::ApiError;
 use super::events::{Form, Splitter, Start, output};
 use super::exec::{self, Piece, Wanted};
+use super::id_file::IdFile;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
+use super::terminal::{DEFAULT_TERM, Reads};
 use super::types::{
     Command, CommandList, FinishedCommand, Logs, SignalCommand, StartCommand, StartedCommand,
-    StreamEvent,
+    StreamEvent, TerminalSize,
 };
 use super::verbs::words;
 use spec::path::escape;
@@ -27,21 +30,41 @@ const OUTPUT_BYTES_MAX: u32 = 8 << 20;
 const LOG_BYTES: usize = 128 << 10;
 
 impl StartCommand {
+    /// What the command reads.
+    fn reads(&self) -> Reads {
+        match (self.tty, &self.stdin) {
+            (Some(size), _) => Reads::Terminal(size),
+            (None, Some(_)) => Reads::Pipe,
+            (None, None) => Reads::Nothing,
+        }
+    }
+
     /// The words of `runner sandbox exec`.
     fn words(&self, at: &InSandbox) -> Result<Vec<OsString>, ApiError> {
         let refused = |message: String| Err(ApiError::bad_request("command", message));
         if self.argv.first().is_none_or(String::is_empty) {
             return refused("`argv` is empty: expected a program and its arguments".to_owned());
         }
-        if self.background && (self.kill_on_disconnect || self.stdin.is_some()) {
+        if self.background
+            && (self.kill_on_disconnect || self.stdin.is_some() || self.tty.is_some())
+        {
             return refused(
-                "`kill_on_disconnect` and `stdin` are for a command that the client waits for"
+                "`kill_on_disconnect`, `stdin` and `tty` are for a command that the client waits for"
                     .to_owned(),
             );
         }
+        if self.stdin.is_some() && self.tty.is_some() {
+            return refused(
+                "a command with a `tty` has no `stdin`: POST …/commands/ID/stdin writes to it"
+                    .to_owned(),
+            );
+        }
+        self.tty.map_or(Ok(()), TerminalSize::check)?;
         let mut command = words(["exec"]);
         command.extend(self.background.then(|| "-d".into()));
-        command.extend(self.stdin.is_some().then(|| "-i".into()));
+        command.extend(self.reads().flag().map(OsString::from));
+        // Otherwise it would be that of the server; those of the client follow, and count.
+        command.extend(self.tty.map(|_size| DEFAULT_TERM.into()));
         for (name, value) in &self.env {
             if name.is_empty() || name.contains('=') {
                 return refused(format!(
@@ -79,7 +102,7 @@ pub(super) async fn start(
 ) -> Result<Response, ApiError> {
     let form = Form::of(request.headers());
     let wanted: StartCommand = read_json(request.into_body()).await?;
-    let command = wanted.words(&at)?;
+    let mut command = wanted.words(&at)?;
     if wanted.background {
         let printed = server.verbs.run(command).await?;
         let id = std::str::from_utf8(&printed.stdout)
@@ -94,17 +117,33 @@ pub(super) async fn start(
         .max_output_bytes
         .unwrap_or(OUTPUT_BYTES)
         .min(OUTPUT_BYTES_MAX) as usize;
-    let pieces = exec::start(
+    let reads = wanted.reads();
+    let has_terminal = wanted.tty.is_some();
+    let id_file = match has_terminal {
+        true => Some(IdFile::make(&server.workspace)?),
+        false => None,
+    };
+    command.splice(1..1, id_file.as_ref().map(IdFile::word));
+    let (pieces, input) = exec::start(
         Wanted {
             verbs: server.verbs.clone(),
-            sandbox: at.name,
+            sandbox: at.name.clone(),
             argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
-            stdin: wanted.stdin.map(String::into_bytes),
             ends_with_client: wanted.kill_on_disconnect,
+            id_file,
         },
         server.verbs.command(command),
+        reads,
     )?;
-    if form == Form::Document {
+    if let Some(text) = wanted.stdin {
+        let input = Arc::clone(&input);
+        tokio::spawn(async move {
+            // A command may end before it has read everything.
+            let _written = input.write_all(text.as_bytes()).await;
+            let _closed = input.close().await;
+        });
+    }
+    if form == Form::Document && !has_terminal {
         let done = collect(pieces, bytes_max).await?;
         return Ok(json(
             StatusCode::OK,
@@ -121,7 +160,8 @@ pub(super) async fn start(
         exit_code: ended.exit_code,
         timed_out: ended.has_timed_out,
     };
-    tokio::spawn(stream(pieces, form, sender, exit));
+    let on_start = move |id| server.terminals.add(&at.name, id, &input);
+    tokio::spawn(stream(pieces, form, sender, on_start, exit));
     Ok(form.response(body))
 }
 
@@ -144,6 +184,7 @@ pub(super) async fn collect(
     let (mut stdout, mut stderr) = (Start::new(bytes_max), Start::new(bytes_max));
     while let Some(piece) = pieces.recv().await {
         match piece {
+            Piece::Started(_id) => (),
             Piece::Stdout(bytes) => stdout.push(&bytes),
             Piece::Stderr(bytes) => stderr.push(&bytes),
             Piece::Ended(ended) => {
@@ -163,6 +204,7 @@ async fn stream(
     mut pieces: mpsc::Receiver<Piece>,
     form: Form,
     client: BodySender,
+    on_start: impl Fn(u64),
     end: impl Fn(exec::Ended) -> StreamEvent,
 ) {
     let (mut stdout, mut stderr) = (Splitter::default(), Splitter::default());
@@ -172,6 +214,10 @@ async fn stream(
             () = client.closed() => return,
         };
         let event = match piece {
+            Some(Piece::Started(id)) => {
+                on_start(id);
+                Some(StreamEvent::Started { id })
+            }
             Some(Piece::Stdout(bytes)) => stdout.push(&bytes).map(StreamEvent::Stdout),
             Some(Piece::Stderr(bytes)) => stderr.push(&bytes).map(StreamEvent::Stderr),
             Some(Piece::Ended(ended)) => {
@@ -294,6 +340,7 @@ pub(super) async fn logs(
         .command(words(["logs", "-f", "--", at.name.as_str(), &id]));
     let pieces = exec::follow(command)?;
     let (sender, body) = channel();
-    tokio::spawn(stream(pieces, form, sender, |_ended| StreamEvent::End));
+    let end = |_ended| StreamEvent::End;
+    tokio::spawn(stream(pieces, form, sender, |_id| (), end));
     Ok(form.response(body))
 }

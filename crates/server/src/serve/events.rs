@@ -55,6 +55,7 @@ impl Form {
         // that is not escaped inside.
         let json = serde_json::to_string(event).unwrap_or_default();
         let name = match event {
+            StreamEvent::Started { .. } => "started",
             StreamEvent::Stdout(_) => "stdout",
             StreamEvent::Stderr(_) => "stderr",
             StreamEvent::Exit { .. } => "exit",

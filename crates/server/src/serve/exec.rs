@@ -1,17 +1,19 @@
 //! Commands whose output a client waits for: `runner sandbox exec`, attached.
 
-use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::Bytes;
 use rustix::process::Signal;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
+use super::id_file::IdFile;
 use super::server::place;
+use super::terminal::{Input, Reads};
 use super::types::Command as CommandRecord;
 use super::verbs::{Verbs, not_executed, refusal, signal};
 use spec::sandboxes::{SandboxName, shown_words};
@@ -26,6 +28,8 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// What comes of a command, in order; [`Piece::Ended`] last.
 #[derive(Debug)]
 pub(super) enum Piece {
+    /// Its id, if [`Wanted::id_file`] asks for it.
+    Started(u64),
     Stdout(Bytes),
     Stderr(Bytes),
     Ended(Result<Ended, ApiError>),
@@ -44,59 +48,39 @@ pub(super) struct Wanted {
     pub(super) verbs: Verbs,
     pub(super) sandbox: SandboxName,
     pub(super) argv: Vec<Vec<u8>>,
-    /// What it reads; the words have `-i` then.
-    pub(super) stdin: Option<Vec<u8>>,
     /// Whether it ends if nobody takes its pieces any more.
     pub(super) ends_with_client: bool,
+    /// What the words of the command name.
+    pub(super) id_file: Option<IdFile>,
 }
 
-/// Starts `command`, which executes what is wanted. A receiver that is dropped ends nothing: the output
-/// is read on and dropped, so that the command does not get SIGPIPE.
+/// Starts `command`, which executes what is wanted; its words have `-i` if it reads something. A receiver
+/// that is dropped ends nothing: the output is read on and dropped, so that the command does not get SIGPIPE.
 ///
 /// # Errors
 /// It cannot be executed.
 pub(super) fn start(
     mut wanted: Wanted,
-    command: Command,
-) -> Result<mpsc::Receiver<Piece>, ApiError> {
-    let stdin = wanted.stdin.take();
-    let (pieces, pipe) = start_with_pipe(wanted, command, stdin.is_some())?;
-    if let (Some(mut pipe), Some(bytes)) = (pipe, stdin) {
-        tokio::spawn(async move {
-            // A command may end before it has read everything.
-            let _written = pipe.write_all(&bytes).await;
-        });
-    }
-    Ok(pieces)
-}
-
-/// As [`start`], and gives the other end of its standard input away.
-///
-/// # Errors
-/// It cannot be executed.
-pub(super) fn start_with_pipe(
-    wanted: Wanted,
     mut command: Command,
-    has_pipe: bool,
-) -> Result<(mpsc::Receiver<Piece>, Option<ChildStdin>), ApiError> {
+    reads: Reads,
+) -> Result<(mpsc::Receiver<Piece>, Arc<Input>), ApiError> {
     let started_at = now();
-    if has_pipe {
-        command.stdin(Stdio::piped());
-    }
-    let mut child = command.spawn().map_err(|error| not_executed(&error))?;
-    let pipe = child.stdin.take();
+    let (child, input) = reads.spawn(&mut command)?;
     let (sender, receiver) = mpsc::channel(4);
     let place = place();
+    let id_file = wanted.id_file.take();
+    let input = Arc::new(input);
+    let held = Arc::clone(&input);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
-        let ended = match pump(child, wanted.ends_with_client, &mut client).await {
+        let ended = match pump(child, wanted.ends_with_client, id_file, &mut client).await {
             Ok(Done { code, message }) => explain(&wanted, code, &started_at, &message).await,
             Err(error) => Err(error),
         };
         client.send(Piece::Ended(ended)).await;
-        drop(place);
+        drop((place, held));
     });
-    Ok((receiver, pipe))
+    Ok((receiver, input))
 }
 
 /// Starts `command`, which follows a log until its end, or until the receiver is dropped.
@@ -108,7 +92,7 @@ pub(super) fn follow(mut command: Command) -> Result<mpsc::Receiver<Piece>, ApiE
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
-        let ended = match pump(child, true, &mut client).await {
+        let ended = match pump(child, true, None, &mut client).await {
             Ok(Done { code: 0, .. }) => Ok(Ended {
                 exit_code: 0,
                 has_timed_out: false,
@@ -153,6 +137,7 @@ struct Done {
 async fn pump(
     mut child: Child,
     ends_with_client: bool,
+    mut id_file: Option<IdFile>,
     client: &mut Client,
 ) -> Result<Done, ApiError> {
     let mut stdout = Source::new(child.stdout.take());
@@ -162,6 +147,10 @@ async fn pump(
     while stdout.is_open() || stderr.is_open() {
         let had_client = client.0.is_some();
         tokio::select! {
+            id = id_of(&mut id_file) => {
+                id_file = None;
+                client.send(Piece::Started(id)).await;
+            }
             piece = stdout.next() => if let Some(piece) = piece {
                 client.send(Piece::Stdout(piece)).await;
             },
@@ -177,6 +166,9 @@ async fn pump(
             signals.begin();
         }
     }
+    if let Some(id) = id_file.and_then(IdFile::written) {
+        client.send(Piece::Started(id)).await;
+    }
     let pid = child.id();
     let ended = tokio::select! {
         ended = child.wait() => ended,
@@ -186,6 +178,14 @@ async fn pump(
     match status.code() {
         Some(code) => Ok(Done { code, message }),
         None => Err(ApiError::failed(format!("`runner` was killed: {status}"))),
+    }
+}
+
+/// Never, if it is known already.
+async fn id_of(file: &mut Option<IdFile>) -> u64 {
+    match file {
+        Some(file) => file.id().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -295,7 +295,7 @@ async fn explain(
 }
 
 /// As records of commands write times, a second earlier: the clock may be set meanwhile.
-pub(super) fn now() -> String {
+fn now() -> String {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

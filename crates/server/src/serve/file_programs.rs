@@ -16,6 +16,7 @@ use super::events::base64;
 use super::exec::{self, Wanted};
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
+use super::terminal::Reads;
 use super::types::{FileEntry, FileKind, FileList};
 use super::verbs::words;
 use spec::path::escape;
@@ -138,14 +139,12 @@ pub(super) async fn run(
         verbs: server.verbs.clone(),
         sandbox: name.clone(),
         argv,
-        stdin: None,
         ends_with_client: false,
+        id_file: None,
     };
-    let done = collect(
-        exec::start(wanted, server.verbs.command(command))?,
-        PRINTED_BYTES_MAX,
-    )
-    .await;
+    let command = server.verbs.command(command);
+    let (pieces, _input) = exec::start(wanted, command, Reads::Nothing)?;
+    let done = collect(pieces, PRINTED_BYTES_MAX).await;
     let done = done.map_err(|error| match error.status {
         StatusCode::UNPROCESSABLE_ENTITY => no_program(program),
         _ => error,

@@ -20,7 +20,7 @@ use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
     Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
 };
-use super::{commands, file_programs, files, openapi, sandboxes};
+use super::{commands, file_programs, files, openapi, sandboxes, terminals};
 
 /// The content of a request or an answer.
 #[derive(Debug, Clone, Copy)]
@@ -101,12 +101,12 @@ fn schema<Document: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Document>()
 }
 
-fn document<Document: JsonSchema>() -> Content {
+pub(super) fn document<Document: JsonSchema>() -> Content {
     Content::Json(schema::<Document>)
 }
 
 impl Route {
-    fn new<Call, Arguments>(
+    pub(super) fn new<Call, Arguments>(
         method: Method,
         path: &'static str,
         id: &'static str,
@@ -139,11 +139,11 @@ impl Route {
         Self { query, ..self }
     }
 
-    fn takes(self, request: Content) -> Self {
+    pub(super) fn takes(self, request: Content) -> Self {
         Self { request, ..self }
     }
 
-    fn answers(mut self, status: StatusCode, content: Content) -> Self {
+    pub(super) fn answers(mut self, status: StatusCode, content: Content) -> Self {
         self.answers.push((status, content));
         self
     }
@@ -160,6 +160,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(sandbox_routes());
     routes.extend(snapshot_routes());
     routes.extend(command_routes());
+    routes.extend(terminals::routes());
     routes.extend(file_routes());
     routes
 }

@@ -15,6 +15,7 @@ use super::error::ApiError;
 use super::flags::Flags;
 use super::metrics::Metrics;
 use super::templates::Templates;
+use super::terminals::Terminals;
 use super::verbs::Verbs;
 use super::workspace::Workspace;
 use spec::sandboxes::SandboxName;
@@ -67,6 +68,7 @@ pub(super) struct Server {
     pub(super) creating: Arc<AtomicUsize>,
     pub(super) max_calls: usize,
     pub(super) calls: Arc<Semaphore>,
+    pub(super) terminals: Terminals,
     pub(super) metrics: Metrics,
 }
 
@@ -90,6 +92,7 @@ impl Server {
             creating: Arc::default(),
             max_calls: flags.max_calls,
             calls: Arc::new(Semaphore::new(flags.max_calls)),
+            terminals: Terminals::default(),
             metrics: Metrics::default(),
         }
     }

@@ -144,6 +144,10 @@ pub(super) struct StartCommand {
     /// Its standard input; by default it reads nothing. Not in the background.
     #[serde(default)]
     pub(super) stdin: Option<String>,
+    /// A terminal for the command, whose output is a stream of events that begins with `started`. Its input
+    /// comes by calls. Not in the background.
+    #[serde(default)]
+    pub(super) tty: Option<TerminalSize>,
     /// Answer when the command has started; the sandbox keeps the end of its output.
     #[serde(default)]
     pub(super) background: bool,
@@ -154,6 +158,26 @@ pub(super) struct StartCommand {
     /// The most bytes of each stream in an answer that is one document, up to 8 MiB; 1 MiB by default.
     #[serde(default)]
     pub(super) max_output_bytes: Option<u32>,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TerminalSize {
+    #[serde(default = "rows")]
+    #[schemars(range(min = 1))]
+    pub(super) rows: u16,
+    #[serde(default = "columns")]
+    #[schemars(range(min = 1))]
+    pub(super) columns: u16,
+}
+
+fn rows() -> u16 {
+    24
+}
+
+fn columns() -> u16 {
+    80
 }
 
 /// A command that ended.
@@ -214,7 +238,12 @@ pub(super) struct Logs {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum StreamEvent {
-    /// Bytes of standard output.
+    /// A command with a terminal runs. The first event.
+    Started {
+        /// Its number in the sandbox.
+        id: u64,
+    },
+    /// Bytes of standard output, or of the terminal.
     Stdout(Chunk),
     /// Bytes of standard error.
     Stderr(Chunk),

@@ -99,6 +99,7 @@ fn envd_routes() -> Router<Calls> {
         .route("/process.Process/Connect", post(start::connect))
         .route("/process.Process/List", post(processes::list))
         .route("/process.Process/SendInput", post(processes::send_input))
+        .route("/process.Process/Update", post(processes::update))
         .route("/process.Process/CloseStdin", post(processes::close_stdin))
         .route("/process.Process/SendSignal", post(processes::send_signal))
         .route("/process.Process/{other}", post(unsupported))
@@ -111,7 +112,7 @@ fn no_route() -> ApiError {
 
 async fn unsupported() -> Unary {
     Unary::from(answers::unsupported(
-        "terminals, streams of input and watchers of files are not supported",
+        "streams of input and watchers of files are not supported",
     ))
 }
 

@@ -1,7 +1,6 @@
 //! What this server remembers of the sandboxes that its clients have created.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,10 +25,6 @@ pub(super) struct Record {
     life: Mutex<Life>,
     /// Commands whose streams this server has, by their numbers in the sandbox.
     pub(super) processes: Mutex<BTreeMap<u64, Arc<Process>>>,
-    /// Held while a command is started: so it is known which one in the list it is.
-    pub(super) starting: tokio::sync::Mutex<()>,
-    /// The last command that was started, by its number in the sandbox.
-    claimed: AtomicU64,
     remembered: Instant,
 }
 
@@ -70,18 +65,8 @@ impl Record {
                 paused_unix_ms: None,
             }),
             processes: Mutex::default(),
-            starting: tokio::sync::Mutex::default(),
-            claimed: AtomicU64::new(0),
             remembered: Instant::now(),
         }
-    }
-
-    pub(super) fn claimed(&self) -> u64 {
-        self.claimed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn claim(&self, command: u64) {
-        self.claimed.store(command, Ordering::Relaxed);
     }
 
     /// When it ends, if it is not paused from now on.

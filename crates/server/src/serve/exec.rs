@@ -152,6 +152,11 @@ async fn pump(
                 client.send(Piece::Started(id)).await;
             }
             piece = stdout.next() => if let Some(piece) = piece {
+                // Written before the command wrote anything, and maybe not seen yet.
+                if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
+                    id_file = None;
+                    client.send(Piece::Started(id)).await;
+                }
                 client.send(Piece::Stdout(piece)).await;
             },
             piece = stderr.next() => if let Some(piece) = piece {
@@ -166,7 +171,7 @@ async fn pump(
             signals.begin();
         }
     }
-    if let Some(id) = id_file.and_then(IdFile::written) {
+    if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
         client.send(Piece::Started(id)).await;
     }
     let pid = child.id();

@@ -67,7 +67,7 @@ impl IdFile {
     }
 
     /// What has been written, without waiting.
-    pub(super) fn written(mut self) -> Option<u64> {
+    pub(super) fn written(&mut self) -> Option<u64> {
         let mut buffer = [0; LINE_BYTES_MAX];
         while let Ok(count @ 1..) = rustix::io::read(&self.pipe, &mut buffer) {
             self.line.extend_from_slice(&buffer[..count]);

@@ -102,6 +102,43 @@ async function files(sandbox) {
   await assert.rejects(files.read('/tmp/../etc/passwd'), SandboxError)
 }
 
+async function watching(sandbox) {
+  const { files } = sandbox
+  await files.makeDir('/tmp/watched/sub')
+  let changed = () => {}
+  const watch = async (options) => {
+    const found = []
+    const onEvent = (event) => {
+      found.push([event.type, event.name])
+      changed()
+    }
+    let ended
+    const end = new Promise((resolve) => (ended = resolve))
+    const handle = await files.watchDir('/tmp/watched', onEvent, { ...options, onExit: ended })
+    return { found, handle, end }
+  }
+  const has = ({ found }, type, name) => found.some((one) => one[0] === type && one[1] === name)
+  const until = async (watched, type, name) => {
+    while (!has(watched, type, name)) await new Promise((resolve) => (changed = resolve))
+  }
+  const flat = await watch({})
+  const deep = await watch({ recursive: true })
+  await sandbox.commands.run('cd /tmp/watched; echo x > a; rm a; mkdir sub/new; : > sub/new/b; : > end')
+  await until(flat, 'create', 'end')
+  assert.deepEqual(flat.found, [
+    ['create', 'a'],
+    ['write', 'a'],
+    ['remove', 'a'],
+    ['create', 'end'],
+  ])
+  await until(deep, 'create', 'end')
+  assert(has(deep, 'create', 'sub/new/b'), JSON.stringify(deep.found))
+  await flat.handle.stop()
+  await files.remove('/tmp/watched')
+  assert.match(String(await deep.end), /watch_failed/)
+  await assert.rejects(files.watchDir('/tmp/none', () => {}), NotFoundError)
+}
+
 const sandbox = await Sandbox.create({
   metadata: { by: 'javascript' },
   envs: { ONE: 'one' },
@@ -118,6 +155,7 @@ await commands(await Sandbox.connect(sandbox.sandboxId))
 await background(sandbox)
 await terminals(sandbox)
 await files(sandbox)
+await watching(sandbox)
 await assert.rejects(sandbox.setTimeout(700_000), /cannot be moved/)
 assert(await sandbox.isRunning())
 assert(await sandbox.kill())

@@ -210,8 +210,53 @@ def files(sandbox):
             pass
     files.write("/tmp/root/tmp/through", "x")
     assert files.read("/tmp/through") == "x"
-    expect(SandboxException, lambda: files.watch_dir("/tmp"), "not supported")
     expect(SandboxException, lambda: files.list("/tmp", depth=2), "depth")
+
+
+class Watched:
+    """A directory, and the events of it that were fetched."""
+
+    def __init__(self, sandbox, path, **options):
+        self.handle, self.found = sandbox.files.watch_dir(path, **options), []
+
+    def until(self, kind, name):
+        """Those before this one."""
+        limit = time.monotonic() + 20
+        while (kind, name) not in self.found:
+            assert time.monotonic() < limit, ((kind, name), self.found)
+            self.found += [(one.type.value, one.name) for one in self.handle.get_new_events()]
+        at = self.found.index((kind, name))
+        before, self.found = self.found[:at], self.found[at + 1 :]
+        return before
+
+
+def watching(sandbox):
+    files = sandbox.files
+    files.make_dir("/tmp/watched/sub")
+    flat = Watched(sandbox, "/tmp/watched")
+    deep = Watched(sandbox, "/tmp/watched", recursive=True)
+    text = "cd /tmp/watched; echo x > a; chmod 600 a; mv a b; rm b; : > sub/c; mkdir d; : > end"
+    sandbox.commands.run(text)
+    expected = [("create", "a"), ("write", "a"), ("chmod", "a"), ("rename", "a"), ("create", "b")]
+    expected += [("remove", "b"), ("create", "d")]
+    assert flat.until("create", "end") == expected
+    assert ("create", "sub/c") in deep.until("create", "end")
+    files.write("/tmp/watched/uploaded", "x")
+    flat.until("create", "uploaded")
+    flat.handle.stop()
+    expect(SandboxException, flat.handle.get_new_events, "stopped")
+    files.rename("/tmp/watched", "/tmp/elsewhere")
+    limit = time.monotonic() + 20
+    while True:
+        try:
+            deep.handle.get_new_events()
+        except SandboxException as error:
+            assert "watch_failed" in str(error), error
+            break
+        assert time.monotonic() < limit
+    expect(FileNotFoundException, lambda: files.watch_dir("/tmp/none"))
+    expect(SandboxException, lambda: files.watch_dir("/etc/passwd"), "Not a directory")
+    expect(SandboxException, lambda: files.watch_dir("/tmp/.."), "path")
 
 
 def life(sandbox):
@@ -271,7 +316,7 @@ def main():
     sandbox = Sandbox.create(
         metadata={"purpose": "a test"}, envs={"FROM_SANDBOX": "one", "BOTH": "sandbox"}, timeout=600
     )
-    for part in (life, commands, background, terminals, files, pauses, end):
+    for part in (life, commands, background, terminals, files, watching, pauses, end):
         part(sandbox)
     times()
     print("all of it")

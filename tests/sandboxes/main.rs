@@ -31,3 +31,4 @@ mod records;
 mod snapshots;
 mod terminal;
 mod timeouts;
+mod watch;

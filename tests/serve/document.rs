@@ -1,10 +1,12 @@
 //! The OpenAPI document, compared with what the server answers.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Reply, url};
+use crate::api::{Api, Reply, parse, url};
 use crate::commands::Client;
 
 /// Checks answers against the document, and remembers which were seen.
@@ -171,6 +173,7 @@ fn every_route_answers_as_the_document_says() {
         .expect(200);
     call_terminal(&mut checked);
     call_files(&mut checked);
+    watch(&mut checked);
     if support::has_cgroup() {
         checked.call("POST", &at("/pause"), "").expect(204);
         checked.call("POST", &at("/resume"), "").expect(204);
@@ -216,6 +219,35 @@ fn call_terminal(checked: &mut Checked) {
         checked.check("POST", &route, reply).expect(204);
     }
     while client.event()["type"] != "exit" {}
+}
+
+fn watch(checked: &mut Checked) {
+    checked.api.host.shell("one", "mkdir /scratch/d");
+    let path = url("/v1/sandboxes/one/watch?path=/scratch/d");
+    let mut curl = checked.api.curl(&["-i", "-N", &path]);
+    let mut child = curl.stdout(Stdio::piped()).spawn().expect("started");
+    let mut answer = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut text = String::new();
+    while !text.contains("started") {
+        assert!(answer.read_line(&mut text).expect("read") > 0, "{text}");
+    }
+    let change = "cd /scratch; echo x > d/a; chmod 600 d/a; mv d/a d/b; rm d/b; rmdir d";
+    checked.api.host.shell("one", change);
+    answer.read_to_string(&mut text).expect("read");
+    child.wait().expect("waited");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let reply = checked.check(
+        "GET",
+        &format!("{SANDBOX}/watch"),
+        parse(head, body.as_bytes()),
+    );
+    let kinds = ["create", "write", "chmod", "rename", "remove", "error"];
+    for kind in kinds {
+        assert!(
+            reply.text().contains(&format!("{{\"type\":\"{kind}\"")),
+            "{kind}: {text}"
+        );
+    }
 }
 
 /// All calls about files.

@@ -23,3 +23,4 @@ mod limits;
 mod sandboxes;
 mod systemd;
 mod terminals;
+mod watch;

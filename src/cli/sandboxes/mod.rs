@@ -4,6 +4,7 @@ mod cp;
 mod exec;
 mod logs;
 mod snapshot;
+mod watch;
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -84,6 +85,9 @@ pub enum SandboxVerb {
     /// Print what a command wrote that was started with --detach
     #[command(after_help = logs::LOGS_HELP)]
     Logs(logs::Logs),
+    /// Print the events of a directory of a sandbox
+    #[command(after_help = watch::HELP)]
+    Watch(watch::Watch),
     /// Send a signal to a command
     #[command(after_help = KILL_HELP)]
     Kill(Kill),
@@ -198,6 +202,7 @@ impl SandboxVerb {
             Self::Cp(cp) => &cp.common,
             Self::Ls(flags) => &flags.common,
             Self::Logs(logs) => &logs.common,
+            Self::Watch(watch) => &watch.common,
             Self::Kill(kill) => &kill.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
@@ -287,6 +292,7 @@ pub(super) fn sandbox(
             listed.map_err(|error| error.report())
         }
         SandboxVerb::Logs(args) => logs::print(args, caller, printer),
+        SandboxVerb::Watch(args) => watch::print(args, caller),
         SandboxVerb::Kill(kill) => parse_name(&kill.sandbox).and_then(|name| {
             let sent = sandboxes::kill(caller, &name, kill.command, kill.signal);
             sent.map(|()| 0).map_err(|error| error.report())

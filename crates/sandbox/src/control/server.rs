@@ -54,6 +54,7 @@ pub struct CommandsPlan {
 pub struct BuiltIns {
     pub send_files: BuiltIn,
     pub receive_files: BuiltIn,
+    pub watch_files: BuiltIn,
 }
 
 impl BuiltIns {
@@ -62,6 +63,7 @@ impl BuiltIns {
             Action::Execute => None,
             Action::SendFiles => Some(self.send_files),
             Action::ReceiveFiles => Some(self.receive_files),
+            Action::WatchFiles => Some(self.watch_files),
         }
     }
 }

@@ -230,7 +230,11 @@ async fn stream(
                     Err(error) => StreamEvent::Error(error.into_body()),
                 };
                 for event in rests.into_iter().flatten().chain([last]) {
-                    if client.send(form.encode(&event)).await.is_err() {
+                    if client
+                        .send(form.encode(event.name(), &event))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -243,7 +247,10 @@ async fn stream(
             }
         };
         if let Some(event) = event
-            && client.send(form.encode(&event)).await.is_err()
+            && client
+                .send(form.encode(event.name(), &event))
+                .await
+                .is_err()
         {
             return;
         }

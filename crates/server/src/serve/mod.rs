@@ -28,6 +28,7 @@ mod terminal;
 mod terminals;
 mod types;
 mod verbs;
+mod watching;
 mod workspace;
 
 use std::ffi::OsString;

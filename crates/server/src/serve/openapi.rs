@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::routes::{Content, ParameterKind, Route};
-use super::types::{ErrorDocument, NAME, StreamEvent};
+use super::types::{ErrorDocument, NAME};
 
 /// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -100,8 +100,8 @@ fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value
         Content::Bytes => Some(json!({ "application/octet-stream": {} })),
         Content::Tar => Some(json!({ "application/x-tar": {} })),
         Content::Text => Some(json!({ "text/plain": { "schema": { "type": "string" } } })),
-        Content::Events => {
-            let event = generator.subschema_for::<StreamEvent>();
+        Content::Events(event) => {
+            let event = event(generator);
             // OpenAPI 3.2 calls it `itemSchema`.
             let events = json!({ "schema": { "type": "string" }, "x-itemSchema": event });
             Some(json!({ "application/x-ndjson": events, "text/event-stream": events }))

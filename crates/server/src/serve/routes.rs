@@ -18,9 +18,9 @@ use super::metrics::{Gauges, Refused};
 use super::server::{PLACE, Server, Shared};
 use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
-    Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand,
+    Sandbox, SandboxList, SignalCommand, StartCommand, StartedCommand, StreamEvent,
 };
-use super::{commands, file_programs, files, openapi, sandboxes, terminals};
+use super::{commands, file_programs, files, openapi, sandboxes, terminals, watching};
 
 /// The content of a request or an answer.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +30,8 @@ pub(super) enum Content {
     Bytes,
     Tar,
     Text,
-    /// Events, as lines of JSON or as server-sent events.
-    Events,
+    /// Events of a type, as lines of JSON or as server-sent events.
+    Events(fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// A parameter of a query.
@@ -70,7 +70,7 @@ const fn path_parameter(name: &'static str) -> Parameter {
     }
 }
 
-const fn switch(name: &'static str, description: &'static str) -> Parameter {
+pub(super) const fn switch(name: &'static str, description: &'static str) -> Parameter {
     Parameter {
         name,
         kind: ParameterKind::Switch,
@@ -97,7 +97,7 @@ pub(super) struct Route {
     handler: MethodRouter<Shared>,
 }
 
-fn schema<Document: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+pub(super) fn schema<Document: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Document>()
 }
 
@@ -135,7 +135,7 @@ impl Route {
         }
     }
 
-    fn query(self, query: Vec<Parameter>) -> Self {
+    pub(super) fn query(self, query: Vec<Parameter>) -> Self {
         Self { query, ..self }
     }
 
@@ -152,7 +152,7 @@ impl Route {
 const SANDBOX: &str = "/v1/sandboxes/{name}";
 const COMMANDS: &str = "/v1/sandboxes/{name}/commands";
 const FILES: &str = "/v1/sandboxes/{name}/files";
-const PATH: Parameter = path_parameter("path");
+pub(super) const PATH: Parameter = path_parameter("path");
 
 /// All routes.
 pub(super) fn routes() -> Vec<Route> {
@@ -162,6 +162,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(command_routes());
     routes.extend(terminals::routes());
     routes.extend(file_routes());
+    routes.extend(watching::routes());
     routes
 }
 
@@ -297,7 +298,7 @@ fn command_routes() -> Vec<Route> {
         )
         .takes(document::<StartCommand>())
         .answers(StatusCode::OK, document::<FinishedCommand>())
-        .answers(StatusCode::OK, Events)
+        .answers(StatusCode::OK, Events(schema::<StreamEvent>))
         .answers(StatusCode::CREATED, document::<StartedCommand>()),
         Route::new(Method::GET, one, "getCommand", "Describe a command.", commands::get)
             .answers(StatusCode::OK, document::<Command>()),
@@ -319,7 +320,7 @@ fn command_routes() -> Vec<Route> {
         )
         .query(vec![switch("follow", "`true`: go on until the command ends.")])
         .answers(StatusCode::OK, document::<Logs>())
-        .answers(StatusCode::OK, Events),
+        .answers(StatusCode::OK, Events(schema::<StreamEvent>)),
     ]
 }
 

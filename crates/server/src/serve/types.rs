@@ -15,7 +15,7 @@ pub(super) struct ErrorDocument {
 }
 
 /// An error.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ErrorBody {
     /// What failed, for programs: it stays the same between versions.
     pub(super) code: String,
@@ -268,6 +268,38 @@ pub(super) struct Chunk {
     /// The bytes, if they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
+}
+
+/// An event of a directory that is watched.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum WatchEvent {
+    /// Events come from now on. The first event.
+    Started,
+    /// Something was made there, or moved to there.
+    Create(WatchedPath),
+    /// A file was written to.
+    Write(WatchedPath),
+    Remove(WatchedPath),
+    /// It was moved, and has another path now.
+    Rename(WatchedPath),
+    /// Its permission bits, times, owner or number of links have changed.
+    Chmod(WatchedPath),
+    /// Events were lost, since there were too many.
+    Overflow,
+    /// The directory is watched no more. The last event.
+    Error(ErrorBody),
+}
+
+/// A path from the directory that is watched.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct WatchedPath {
+    /// If it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path: Option<String>,
+    /// If it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path_base64: Option<String>,
 }
 
 /// A directory.

@@ -11,6 +11,7 @@ mod multipart;
 mod processes;
 mod records;
 mod start;
+mod watchers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use super::routes::take_place;
 use super::server::Shared;
 use answers::{Problem, Unary};
 use records::{Record, Records};
+use watchers::Watchers;
 
 /// What all calls share.
 #[derive(Debug)]
@@ -38,6 +40,7 @@ struct Service {
     server: Shared,
     key: Arc<Token>,
     records: Records,
+    watchers: Watchers,
 }
 
 type Calls = Arc<Service>;
@@ -56,6 +59,7 @@ pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
         server,
         key,
         records: Records::default(),
+        watchers: Watchers::default(),
     });
     control_routes()
         .route_layer(from_fn_with_state(Arc::clone(&calls), check_key))
@@ -95,6 +99,19 @@ fn envd_routes() -> Router<Calls> {
         )
         .route("/filesystem.Filesystem/Move", post(files::rename))
         .route("/filesystem.Filesystem/Remove", post(files::remove))
+        .route("/filesystem.Filesystem/WatchDir", post(watchers::watch))
+        .route(
+            "/filesystem.Filesystem/CreateWatcher",
+            post(watchers::create),
+        )
+        .route(
+            "/filesystem.Filesystem/GetWatcherEvents",
+            post(watchers::events),
+        )
+        .route(
+            "/filesystem.Filesystem/RemoveWatcher",
+            post(watchers::remove),
+        )
         .route("/process.Process/Start", post(start::start))
         .route("/process.Process/Connect", post(start::connect))
         .route("/process.Process/List", post(processes::list))
@@ -111,9 +128,7 @@ fn no_route() -> ApiError {
 }
 
 async fn unsupported() -> Unary {
-    Unary::from(answers::unsupported(
-        "streams of input and watchers of files are not supported",
-    ))
+    Unary::from(answers::unsupported("this call is not supported"))
 }
 
 /// Gives each call a place until its answer has been sent.

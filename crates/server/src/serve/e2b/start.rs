@@ -277,7 +277,7 @@ pub(super) async fn connect(
 }
 
 /// A stream has the status 200, and its error at its end.
-fn stream(body: Result<Body, ApiError>) -> Response {
+pub(super) fn stream(body: Result<Body, ApiError>) -> Response {
     let body = body.unwrap_or_else(|error| Body::from(frames::end(Some(&Unary::from(error)))));
     let mut response = Response::new(body);
     set_type(&mut response, "application/connect+json");

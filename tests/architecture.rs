@@ -215,6 +215,7 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
             "crates/server/src/serve/runs/known.rs",
             "crates/server/src/serve/templates.rs",
             "crates/server/src/serve/verbs.rs",
+            "crates/server/src/serve/watching.rs",
         ],
     ),
     (

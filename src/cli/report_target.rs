@@ -31,10 +31,15 @@ pub(crate) enum ReportTarget {
     Open {
         /// The device, or a duplicate of the descriptor.
         fd: OwnedFd,
+        flag: &'static str,
         name: String,
     },
     /// `--json=FILE`.
-    File { file: ReportFile, name: String },
+    File {
+        file: ReportFile,
+        flag: &'static str,
+        name: String,
+    },
 }
 
 /// What the variable of a switch may be, besides empty.
@@ -145,17 +150,25 @@ impl ReportTarget {
     /// # Errors
     /// [`TargetError`] if it cannot be written.
     pub(crate) fn open(value: &OsStr) -> Result<Self, TargetError> {
-        let bytes = value.as_bytes();
-        let name = escape(bytes);
         if Self::is_standard_output(value) {
             return Ok(Self::StandardOutput);
         }
+        let name = escape(value.as_bytes());
         if SWITCH_VALUES.contains(&&*name.to_ascii_lowercase()) {
             return Err(TargetError::Switch { found: name });
         }
-        Ok(match open(JSON, value)? {
-            Found::Stream(fd) => Self::Open { fd, name },
-            Found::File(file) => Self::File { file, name },
+        Self::of_flag(JSON, value)
+    }
+
+    /// Opens the value of another flag: an inherited descriptor but those of the body, or a file.
+    ///
+    /// # Errors
+    /// [`TargetError`] if it cannot be written.
+    pub(crate) fn of_flag(flag: &'static str, value: &OsStr) -> Result<Self, TargetError> {
+        let name = escape(value.as_bytes());
+        Ok(match open(flag, value)? {
+            Found::Stream(fd) => Self::Open { fd, flag, name },
+            Found::File(file) => Self::File { file, flag, name },
         })
     }
 
@@ -170,14 +183,20 @@ impl ReportTarget {
     /// # Errors
     /// [`TargetError::Write`], but not for EPIPE. [`TargetError::Elsewhere`].
     pub(crate) fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
-        let (written, name) = match self {
-            Self::StandardOutput => (fill(rustix::stdio::stdout(), report), "standard output"),
-            Self::Open { fd, name } => (fill(fd.as_fd(), report), name.as_str()),
-            Self::File { file, name } => (file.write(&mut |fd| fill(fd, report)), name.as_str()),
+        let (written, flag, name) = match self {
+            Self::StandardOutput => {
+                let written = fill(rustix::stdio::stdout(), report);
+                (written, JSON, "standard output")
+            }
+            Self::Open { fd, flag, name } => (fill(fd.as_fd(), report), *flag, name.as_str()),
+            Self::File { file, flag, name } => {
+                let written = file.write(&mut |fd| fill(fd, report));
+                (written, *flag, name.as_str())
+            }
         };
         match written {
             Ok(()) | Err(Unwritten::File(FileError::Call(Errno::PIPE))) => Ok(()),
-            Err(Unwritten::File(error)) => Err(error.at_write(JSON, name.to_owned())),
+            Err(Unwritten::File(error)) => Err(error.at_write(flag, name.to_owned())),
             Err(Unwritten::Json(error)) => Err(error.into()),
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::run::error::RunError;
-use crate::run::sandbox_files::inside;
+use crate::run::sandbox_files::{inside, inside_watch};
 use sandbox::cgroups::RunCgroup;
 use sandbox::control::{BuiltIns, Commands, CommandsPlan, Lifetime, OutputMasks, PrivateDirectory};
 use sandbox::launch::CommandPlan;
@@ -27,6 +27,7 @@ use sys::detach::Readiness;
 const BUILT_INS: BuiltIns = BuiltIns {
     send_files: inside::send,
     receive_files: inside::receive,
+    watch_files: inside_watch::watch,
 };
 
 /// What `runner sandbox create` adds to a run.

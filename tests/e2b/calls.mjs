@@ -44,6 +44,38 @@ async function background(sandbox) {
   assert.equal((await reads.wait()).stdout, 'all\n')
 }
 
+async function terminals(sandbox) {
+  const { pty } = sandbox
+  const decoder = new TextDecoder()
+  const type = (pid, text) => pty.sendInput(pid, new TextEncoder().encode(text))
+  let shown = ''
+  let changed = () => {}
+  const onData = (bytes) => {
+    shown += decoder.decode(bytes, { stream: true })
+    changed()
+  }
+  const until = async (part) => {
+    while (!shown.includes(part)) await new Promise((resolve) => (changed = resolve))
+  }
+  const shell = await pty.create({ cols: 97, rows: 31, onData, cwd: '/tmp' })
+  await type(shell.pid, 'pwd; stty size\n')
+  for (const part of ['/tmp', '31 97']) await until(part)
+  await pty.resize(shell.pid, { cols: 120, rows: 40 })
+  await type(shell.pid, 'stty size\n')
+  await until('40 120')
+  let second = ''
+  const same = await pty.connect(shell.pid, { onData: (bytes) => (second += decoder.decode(bytes)) })
+  const ends = Promise.allSettled([shell.wait(), same.wait()])
+  await type(shell.pid, 'echo l""ast; exit 5\n')
+  for (const end of await ends) assert.equal(end.reason.exitCode, 5)
+  assert(second.includes('last'), second)
+  const killed = await pty.create({ cols: 80, rows: 24, onData })
+  const ended = Promise.allSettled([killed.wait()])
+  assert(await pty.kill(killed.pid))
+  assert.equal((await ended)[0].reason.exitCode, 137)
+  await assert.rejects(pty.create({ cols: 0, rows: 24, onData }), /size/)
+}
+
 async function files(sandbox) {
   const { files } = sandbox
   assert.equal((await files.write('/tmp/a/b/text', 'hello ä')).path, '/tmp/a/b/text')
@@ -70,6 +102,43 @@ async function files(sandbox) {
   await assert.rejects(files.read('/tmp/../etc/passwd'), SandboxError)
 }
 
+async function watching(sandbox) {
+  const { files } = sandbox
+  await files.makeDir('/tmp/watched/sub')
+  let changed = () => {}
+  const watch = async (options) => {
+    const found = []
+    const onEvent = (event) => {
+      found.push([event.type, event.name])
+      changed()
+    }
+    let ended
+    const end = new Promise((resolve) => (ended = resolve))
+    const handle = await files.watchDir('/tmp/watched', onEvent, { ...options, onExit: ended })
+    return { found, handle, end }
+  }
+  const has = ({ found }, type, name) => found.some((one) => one[0] === type && one[1] === name)
+  const until = async (watched, type, name) => {
+    while (!has(watched, type, name)) await new Promise((resolve) => (changed = resolve))
+  }
+  const flat = await watch({})
+  const deep = await watch({ recursive: true })
+  await sandbox.commands.run('cd /tmp/watched; echo x > a; rm a; mkdir sub/new; : > sub/new/b; : > end')
+  await until(flat, 'create', 'end')
+  assert.deepEqual(flat.found, [
+    ['create', 'a'],
+    ['write', 'a'],
+    ['remove', 'a'],
+    ['create', 'end'],
+  ])
+  await until(deep, 'create', 'end')
+  assert(has(deep, 'create', 'sub/new/b'), JSON.stringify(deep.found))
+  await flat.handle.stop()
+  await files.remove('/tmp/watched')
+  assert.match(String(await deep.end), /watch_failed/)
+  await assert.rejects(files.watchDir('/tmp/none', () => {}), NotFoundError)
+}
+
 const sandbox = await Sandbox.create({
   metadata: { by: 'javascript' },
   envs: { ONE: 'one' },
@@ -84,7 +153,9 @@ assert.deepEqual(
 )
 await commands(await Sandbox.connect(sandbox.sandboxId))
 await background(sandbox)
+await terminals(sandbox)
 await files(sandbox)
+await watching(sandbox)
 await sandbox.setTimeout(1_200_000)
 assert((await sandbox.getInfo()).endAt - info.endAt > 300_000)
 await assert.rejects(sandbox.setTimeout(100_000_000), /template allows/)

@@ -93,6 +93,78 @@ def background(sandbox):
     assert sandbox.files.read("/tmp/left") == "still there\n"
 
 
+class Shell:
+    """A terminal whose output a thread reads."""
+
+    def __init__(self, handle):
+        self.pid, self.shown, self.ended = handle.pid, bytearray(), []
+        self.thread = threading.Thread(target=self.read, args=(handle,))
+        self.thread.start()
+
+    def read(self, handle):
+        try:
+            self.ended.append(handle.wait(on_pty=self.shown.extend).exit_code)
+        except CommandExitException as error:
+            self.ended.append(error.exit_code)
+        except TimeoutException as error:
+            self.ended.append(error)
+
+    def until(self, part):
+        limit = time.monotonic() + 20
+        while part not in self.shown:
+            assert time.monotonic() < limit, (part, bytes(self.shown))
+            time.sleep(0.01)
+
+    def end(self):
+        self.thread.join(20)
+        return self.ended
+
+
+def terminals(sandbox):
+    pty = sandbox.pty
+    shell = Shell(pty.create(PtySize(31, 97), cwd="/tmp", envs={"WORD": "of the client"}))
+    assert shell.pid in [one.pid for one in sandbox.commands.list()]
+    # What is typed is shown, too, so no answer is in its question.
+    pty.send_stdin(shell.pid, b"tty; pwd; echo $TERM $WORD $FROM_SANDBOX; stty size\n")
+    for part in (b"/dev/pts/", b"/tmp", b"xterm-256color of the client one", b"31 97"):
+        shell.until(part)
+    same = Shell(pty.connect(shell.pid))
+    pty.resize(shell.pid, PtySize(rows=40, cols=120))
+    pty.send_stdin(shell.pid, b"stty size\n")
+    for one in (shell, same):
+        one.until(b"40 120")
+    pty.send_stdin(shell.pid, b"bash -c 'echo r''eady; exec sleep 1000'\n")
+    shell.until(b"ready")
+    pty.send_stdin(shell.pid, b"\x03")
+    pty.send_stdin(shell.pid, b"echo s''tatus=$?\n")
+    shell.until(b"status=130")
+    pty.send_stdin(shell.pid, b"exit 5\n")
+    assert (shell.end(), same.end()) == ([5], [5])
+    expect(SandboxException, lambda: pty.resize(shell.pid, PtySize(1, 1)), "no_command")
+    killed = Shell(pty.create(PtySize(24, 80), timeout=0))
+    for size in (PtySize(0, 80), PtySize(24, 0), PtySize(24, 65536)):
+        expect(SandboxException, lambda: pty.resize(killed.pid, size), "size")
+        expect(SandboxException, lambda: pty.create(size), "size")
+    # Each kind of command has its own input.
+    expect(SandboxException, lambda: sandbox.commands.send_stdin(killed.pid, "x"), "`pty`")
+    expect(SandboxException, lambda: sandbox.commands.close_stdin(killed.pid), "Ctrl-D")
+    plain = sandbox.commands.run("cat", background=True, stdin=True)
+    expect(SandboxException, lambda: pty.send_stdin(plain.pid, b"x"), "`stdin`")
+    expect(SandboxException, lambda: pty.resize(plain.pid, PtySize(1, 1)), "no terminal")
+    assert plain.kill()
+    assert pty.kill(killed.pid) and not pty.kill(killed.pid)
+    assert killed.end() == [137]
+    slow = Shell(pty.create(PtySize(24, 80), timeout=1))
+    (timeout,) = slow.end()
+    assert isinstance(timeout, TimeoutException), timeout
+    # An interactive shell ignores SIGTERM, and SIGKILL follows.
+    limit = time.monotonic() + 30
+    while slow.pid in [one.pid for one in sandbox.commands.list()]:
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    expect(SandboxException, lambda: pty.send_stdin(slow.pid, b"x"), "no_command")
+
+
 def files(sandbox):
     files = sandbox.files
     written = files.write("/tmp/a/b c/text", "hello \u00e4\n")
@@ -138,9 +210,53 @@ def files(sandbox):
             pass
     files.write("/tmp/root/tmp/through", "x")
     assert files.read("/tmp/through") == "x"
-    expect(SandboxException, lambda: files.watch_dir("/tmp"), "not supported")
     expect(SandboxException, lambda: files.list("/tmp", depth=2), "depth")
-    expect(SandboxException, lambda: sandbox.pty.create(size=PtySize(24, 80)), "not supported")
+
+
+class Watched:
+    """A directory, and the events of it that were fetched."""
+
+    def __init__(self, sandbox, path, **options):
+        self.handle, self.found = sandbox.files.watch_dir(path, **options), []
+
+    def until(self, kind, name):
+        """Those before this one."""
+        limit = time.monotonic() + 20
+        while (kind, name) not in self.found:
+            assert time.monotonic() < limit, ((kind, name), self.found)
+            self.found += [(one.type.value, one.name) for one in self.handle.get_new_events()]
+        at = self.found.index((kind, name))
+        before, self.found = self.found[:at], self.found[at + 1 :]
+        return before
+
+
+def watching(sandbox):
+    files = sandbox.files
+    files.make_dir("/tmp/watched/sub")
+    flat = Watched(sandbox, "/tmp/watched")
+    deep = Watched(sandbox, "/tmp/watched", recursive=True)
+    text = "cd /tmp/watched; echo x > a; chmod 600 a; mv a b; rm b; : > sub/c; mkdir d; : > end"
+    sandbox.commands.run(text)
+    expected = [("create", "a"), ("write", "a"), ("chmod", "a"), ("rename", "a"), ("create", "b")]
+    expected += [("remove", "b"), ("create", "d")]
+    assert flat.until("create", "end") == expected
+    assert ("create", "sub/c") in deep.until("create", "end")
+    files.write("/tmp/watched/uploaded", "x")
+    flat.until("create", "uploaded")
+    flat.handle.stop()
+    expect(SandboxException, flat.handle.get_new_events, "stopped")
+    files.rename("/tmp/watched", "/tmp/elsewhere")
+    limit = time.monotonic() + 20
+    while True:
+        try:
+            deep.handle.get_new_events()
+        except SandboxException as error:
+            assert "watch_failed" in str(error), error
+            break
+        assert time.monotonic() < limit
+    expect(FileNotFoundException, lambda: files.watch_dir("/tmp/none"))
+    expect(SandboxException, lambda: files.watch_dir("/etc/passwd"), "Not a directory")
+    expect(SandboxException, lambda: files.watch_dir("/tmp/.."), "path")
 
 
 def life(sandbox):
@@ -220,7 +336,7 @@ def main():
     sandbox = Sandbox.create(
         metadata={"purpose": "a test"}, envs={"FROM_SANDBOX": "one", "BOTH": "sandbox"}, timeout=600
     )
-    for part in (life, commands, background, files, pauses, end):
+    for part in (life, commands, background, terminals, files, watching, pauses, end):
         part(sandbox)
     times()
     print("all of it")

@@ -198,18 +198,24 @@ fn malformed_messages_are_refused_and_start_nothing() {
             .unary(&access, "process.Process/SendSignal", &signal)
             .expect(404);
     }
-    let unsupported = frame(&json!({"process": {"cmd": "sh"}, "pty": {}}));
-    assert_eq!(
-        code(&service, &access, "Start", &unsupported),
-        "unimplemented"
-    );
-    for method in [
-        "process.Process/Update",
-        "process.Process/StreamInput",
-        "filesystem.Filesystem/WatchDir",
+    for size in [
+        json!(null),
+        json!({}),
+        json!({"rows": 24}),
+        json!({"rows": 24, "cols": 65536}),
+        json!({"rows": -1, "cols": 80}),
     ] {
-        service.unary(&access, method, &json!({})).expect(501);
+        let request = frame(&json!({"process": {"cmd": "sh"}, "pty": {"size": size}}));
+        assert_eq!(
+            code(&service, &access, "Start", &request),
+            "invalid_argument",
+            "{size}"
+        );
     }
+    let tag = frame(&json!({"process": {"cmd": "sh"}, "tag": "x"}));
+    assert_eq!(code(&service, &access, "Start", &tag), "unimplemented");
+    let stream = "process.Process/StreamInput";
+    service.unary(&access, stream, &json!({})).expect(501);
     assert_eq!(service.api.host.list()[0]["ended"]["latest"], json!([]));
     // A program that is not there is refused as that.
     let missing = frame(&json!({"process": {"cmd": "/no/such"}, "stdin": false}));
@@ -429,6 +435,56 @@ fn a_client_that_leaves_holds_nothing_up() {
     });
     let removed = service.control("DELETE", &format!("/sandboxes/{}", access.id), None);
     removed.expect(204);
+}
+
+/// More events than are kept, and a watcher of another sandbox.
+#[test]
+fn a_watcher_keeps_a_bounded_number_of_events_for_its_sandbox_alone() {
+    let service = Service::new();
+    let (access, other) = (service.create(), service.create());
+    let unary = |access: &Access, method: &str, document: Value| {
+        service.unary(
+            access,
+            &format!("filesystem.Filesystem/{method}"),
+            &document,
+        )
+    };
+    let made = unary(&access, "CreateWatcher", json!({"path": "/tmp"}));
+    let watcher = made.expect(200).json();
+    for method in ["GetWatcherEvents", "RemoveWatcher"] {
+        unary(&other, method, watcher.clone()).expect(404);
+        unary(&access, method, json!({"watcherId": "x"})).expect(404);
+        unary(&access, method, json!({})).expect(400);
+    }
+    for (name, value) in [
+        ("includeEntry", json!(true)),
+        ("allowNetworkMounts", json!(true)),
+    ] {
+        let mut document = json!({"path": "/tmp"});
+        document[name] = value;
+        unary(&access, "CreateWatcher", document).expect(501);
+    }
+    let run = |text: &str| {
+        service.stream(&access, "Start", &start(text)).expect(200);
+    };
+    let events = || unary(&access, "GetWatcherEvents", watcher.clone());
+    eventually("more than are kept have come", || {
+        run("cd /tmp; i=0; while test $i -lt 9000; do i=$((i+1)); echo > f; echo > g; done");
+        let reply = events();
+        reply.status == 429 && reply.json()["code"] == "resource_exhausted"
+    });
+    let made = json!({"name": "end", "type": "EVENT_TYPE_CREATE"});
+    eventually("it goes on", || {
+        run("rm -f /tmp/end; : > /tmp/end");
+        let found = events().json()["events"].clone();
+        found.as_array().is_some_and(|found| found.contains(&made))
+    });
+    unary(&access, "RemoveWatcher", watcher.clone()).expect(200);
+    unary(&access, "RemoveWatcher", watcher.clone()).expect(404);
+    let runtime = service.api.host.runtime_directory();
+    eventually("its process has ended", || {
+        crate::api::processes(&runtime, "\0sandbox\0watch\0").is_empty()
+    });
 }
 
 ///

@@ -39,7 +39,13 @@ fn create(host: &Host, flags: &[&str]) {
 fn measured(host: &Host, flags: &[&str], command: &[&str]) -> (Said, Value) {
     let file = host.ground.path("end.json");
     let json = format!("--json={}", file.display());
-    let words = [&["sandbox", "exec", &json], flags, &["one", "--"], command].concat();
+    let words = [
+        &["sandbox", "exec", "--usage", &json],
+        flags,
+        &["one", "--"],
+        command,
+    ]
+    .concat();
     let said = host.say(&words);
     let text = std::fs::read(&file).expect("written");
     (said, serde_json::from_slice(&text).expect("a document"))

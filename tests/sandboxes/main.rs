@@ -34,6 +34,7 @@ mod snapshots;
 mod terminal;
 mod timeouts;
 mod update;
+mod watch;
 
 /// How the attempts of `escapes` become commands: `runner sandbox exec`.
 const COMMANDS_OF_ESCAPES: &str = "verbs";

@@ -239,7 +239,7 @@ pub fn reply(mut curl: Command, body: Option<&[u8]>) -> Reply {
     parse(&head, &rest[4..])
 }
 
-fn parse(head: &str, body: &[u8]) -> Reply {
+pub fn parse(head: &str, body: &[u8]) -> Reply {
     let status = head
         .split(' ')
         .nth(1)

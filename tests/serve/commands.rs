@@ -20,13 +20,13 @@ fn one() -> Api {
 }
 
 /// A client that reads the events of a command.
-struct Client {
+pub struct Client {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Client {
-    fn start(api: &Api, words: &[&str]) -> Self {
+    pub fn start(api: &Api, words: &[&str]) -> Self {
         let words = [&["-N", "-H", "Accept: application/x-ndjson"], words].concat();
         let mut child = api
             .curl(&words)
@@ -37,13 +37,13 @@ impl Client {
         Self { child, lines }
     }
 
-    fn event(&mut self) -> Value {
+    pub fn event(&mut self) -> Value {
         let line = self.lines.next().expect("an event").expect("read");
         serde_json::from_str(&line).expect("a document")
     }
 
     /// Closes the connection.
-    fn leave(mut self) {
+    pub fn leave(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("waited");
     }

@@ -1,10 +1,13 @@
 //! The OpenAPI document, compared with what the server answers.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Reply, reply as reply_of, url};
+use crate::api::{Api, Reply, parse, reply as reply_of, url};
+use crate::commands::Client;
 use crate::runs::Ends;
 
 /// Checks answers against the document, and remembers which were seen.
@@ -169,12 +172,14 @@ fn every_route_answers_as_the_document_says() {
     checked
         .call("GET", &at("/commands/{id}/logs"), "?follow=true")
         .expect(200);
+    call_terminal(&mut checked);
     call_files(&mut checked);
     call_runs(&mut checked);
     let times = json!({ "timeout_ms": 3_600_000, "idle_timeout_ms": 600_000 });
     checked
         .send("POST", &at("/timeout"), &[], &times)
         .expect(204);
+    watch(&mut checked);
     if support::has_cgroup() {
         checked.call("POST", &at("/pause"), "").expect(204);
         checked.call("POST", &at("/resume"), "").expect(204);
@@ -248,6 +253,55 @@ fn call_runs(checked: &mut Checked) {
     checked
         .check("POST", "/v1/runs/{run}/cancel", reply)
         .expect(202);
+}
+
+/// All calls about terminals.
+fn call_terminal(checked: &mut Checked) {
+    let commands = format!("{SANDBOX}/commands");
+    let ends = json!({ "argv": ["true"], "tty": { "rows": 24, "columns": 80 } });
+    let stream = checked.send("POST", &commands, &[], &ends).expect(200);
+    assert!(stream.text().starts_with("{\"type\":\"started\""));
+    let shell = json!({ "argv": ["sh"], "tty": {} }).to_string();
+    let path = commands.replace("{name}", "one");
+    let mut client = Client::start(&checked.api, &["-d", &shell, &url(&path)]);
+    let id = client.event()["id"].clone();
+    for (call, body) in [("resize", "{\"rows\":1}"), ("stdin", "exit\n")] {
+        let reply = checked
+            .api
+            .send("POST", &format!("{path}/{id}/{call}"), &[], body.as_bytes());
+        let route = format!("{commands}/{{id}}/{call}");
+        checked.check("POST", &route, reply).expect(204);
+    }
+    while client.event()["type"] != "exit" {}
+}
+
+fn watch(checked: &mut Checked) {
+    checked.api.host.shell("one", "mkdir /scratch/d");
+    let path = url("/v1/sandboxes/one/watch?path=/scratch/d");
+    let mut curl = checked.api.curl(&["-i", "-N", &path]);
+    let mut child = curl.stdout(Stdio::piped()).spawn().expect("started");
+    let mut answer = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut text = String::new();
+    while !text.contains("started") {
+        assert!(answer.read_line(&mut text).expect("read") > 0, "{text}");
+    }
+    let change = "cd /scratch; echo x > d/a; chmod 600 d/a; mv d/a d/b; rm d/b; rmdir d";
+    checked.api.host.shell("one", change);
+    answer.read_to_string(&mut text).expect("read");
+    child.wait().expect("waited");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let reply = checked.check(
+        "GET",
+        &format!("{SANDBOX}/watch"),
+        parse(head, body.as_bytes()),
+    );
+    let kinds = ["create", "write", "chmod", "rename", "remove", "error"];
+    for kind in kinds {
+        assert!(
+            reply.text().contains(&format!("{{\"type\":\"{kind}\"")),
+            "{kind}: {text}"
+        );
+    }
 }
 
 /// All calls about files.

@@ -34,6 +34,8 @@ mod runs;
 mod runs_hostile;
 mod sandboxes;
 mod systemd;
+mod terminals;
+mod watch;
 
 /// How the attempts of `escapes` become commands: through the API of a server of their own.
 const COMMANDS_OF_ESCAPES: &str = "api";

@@ -178,6 +178,8 @@ pub enum Action {
     SendFiles,
     /// It writes the files of a tar, its standard input, into the sandbox.
     ReceiveFiles,
+    /// It writes the events of a directory to its standard output.
+    WatchFiles,
 }
 
 impl Action {

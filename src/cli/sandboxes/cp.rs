@@ -112,7 +112,7 @@ pub(super) fn copy(cp: &Cp, caller: &Caller, printer: &Printer) -> Result<u8, Er
     }
 }
 
-fn some_path(path: &[u8]) -> Result<&[u8], ErrorReport> {
+pub(super) fn some_path(path: &[u8]) -> Result<&[u8], ErrorReport> {
     match path {
         b"" => Err(usage(
             "a path is empty",

@@ -67,9 +67,15 @@ pub struct ExecIn {
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub limits: CommandLimitFlags,
-    /// Write how the command ended and what it used, or why it was not started, to a file or an open descriptor
+    /// Count what the command uses, in a cgroup of its own, as with a limit: for --json and `sandbox ls`
+    #[arg(long)]
+    pub usage: bool,
+    /// Write how the command ended, or why it was not started, to a file or an open descriptor
     #[arg(long, value_name = "FILE|fd:N")]
     pub json: Option<OsString>,
+    /// Write the id of the command to a file or an open descriptor once it runs
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub id_file: Option<OsString>,
     /// The working directory in the sandbox [default: that of `create`]
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
@@ -122,17 +128,31 @@ pub(super) fn run(
     };
     let target = exec.json.as_deref().map(open_target).transpose();
     let target = target.map_err(|error| error.report())?;
+    let id_target = exec
+        .id_file
+        .as_deref()
+        .map(|value| ReportTarget::of_flag("id-file", value))
+        .transpose();
+    let id_target = id_target.map_err(|error| error.report())?;
     let attachment = match (exec.detach, exec.interactive) {
         (true, _) => Attachment::Detached,
         (false, true) => Attachment::Interactive,
         (false, false) => Attachment::Output,
     };
-    let is_measured = target.is_some();
-    let executed = sandboxes::execute(caller, &name, &wanted, attachment, is_measured);
+    let mut unwritten = None;
+    let write_id = |id| {
+        unwritten = id_target
+            .as_ref()
+            .and_then(|target| target.write(&id).err());
+    };
+    let executed = sandboxes::execute(caller, &name, &wanted, attachment, exec.usage, write_id);
     let (id, answer) = match executed {
         Ok(Executed { id, answer }) => (id, Ok(answer)),
         Err(error) => (None, Err(error)),
     };
+    if let Some(error) = unwritten {
+        return Err(error.report());
+    }
     let end = End::of(answer, &name, exec);
     if let Some(target) = &target {
         let written = target.write(&CommandResult {

@@ -6,6 +6,7 @@ mod logs;
 mod ls;
 mod snapshot;
 mod update;
+mod watch;
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -88,6 +89,9 @@ pub enum SandboxVerb {
     /// Print what a command wrote that was started with --detach
     #[command(after_help = logs::LOGS_HELP)]
     Logs(logs::Logs),
+    /// Print the events of a directory of a sandbox
+    #[command(after_help = watch::HELP)]
+    Watch(watch::Watch),
     /// Send a signal to a command
     #[command(after_help = KILL_HELP)]
     Kill(Kill),
@@ -222,6 +226,7 @@ impl SandboxVerb {
             Self::Ls(ls) => &ls.output.common,
             Self::Update(update) => &update.common,
             Self::Logs(logs) => &logs.common,
+            Self::Watch(watch) => &watch.common,
             Self::Kill(kill) => &kill.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
@@ -306,6 +311,7 @@ pub(super) fn sandbox(
         SandboxVerb::Ls(args) => ls::list(args, caller, printer),
         SandboxVerb::Update(args) => Ok(update::update(args, caller, printer)),
         SandboxVerb::Logs(args) => logs::print(args, caller, printer),
+        SandboxVerb::Watch(args) => watch::print(args, caller),
         SandboxVerb::Kill(kill) => parse_name(&kill.sandbox).and_then(|name| {
             let sent = sandboxes::kill(caller, &name, kill.command, kill.signal);
             sent.map(|()| 0).map_err(|error| error.report())

@@ -41,16 +41,16 @@ pub(crate) enum CopyError {
     #[error("in the sandbox {name}: {message}")]
     Inside { name: SandboxName, message: String },
     #[error(
-        "in the sandbox {name}: the process that copies could not be started: cannot {act}: {errno}"
+        "in the sandbox {name}: the process for its files could not be started: cannot {act}: {errno}"
     )]
     NotStarted {
         name: SandboxName,
         act: &'static str,
         errno: Errno,
     },
-    #[error("in the sandbox {name}: the process that copies was ended by signal {signal}")]
+    #[error("in the sandbox {name}: the process for its files was ended by signal {signal}")]
     Killed { name: SandboxName, signal: i32 },
-    #[error("the sandbox {name} ended, and the copy with it")]
+    #[error("the sandbox {name} ended, and this with it")]
     Gone { name: SandboxName },
     #[error("cannot {act}")]
     Stream {
@@ -69,15 +69,15 @@ pub(crate) struct Copied {
     pub(crate) skipped: Vec<String>,
 }
 
-/// A command that copies, and its streams.
-struct Copying<'run> {
+/// A command that copies or watches files, and its streams.
+pub(super) struct Copying<'run> {
     name: &'run SandboxName,
     client: Client,
-    streams: Streams<'run>,
+    pub(super) streams: Streams<'run>,
 }
 
 impl<'run> Copying<'run> {
-    fn start(
+    pub(super) fn start(
         caller: &Caller,
         name: &'run SandboxName,
         action: Action,
@@ -106,7 +106,7 @@ impl<'run> Copying<'run> {
         drop(ends);
         let data = match action {
             Action::ReceiveFiles => pipes.stdin,
-            Action::Execute | Action::SendFiles => Some(pipes.stdout),
+            Action::Execute | Action::SendFiles | Action::WatchFiles => Some(pipes.stdout),
         };
         let data = data.ok_or_else(|| SandboxError::call("use the streams", Errno::BADF))?;
         Ok(Self {
@@ -118,7 +118,10 @@ impl<'run> Copying<'run> {
 
     /// Waits for the end of the command. `done` is what this side has done. If both sides failed, the one
     /// that ended first has the error to tell.
-    fn finish<T>(mut self, done: Result<T, CopyError>) -> Result<(T, Vec<String>), CopyError> {
+    pub(super) fn finish<T>(
+        mut self,
+        done: Result<T, CopyError>,
+    ) -> Result<(T, Vec<String>), CopyError> {
         let ended = self.streams.finish(&self.client);
         let ended = ended.map_err(|error| SandboxError::of_control(self.name, error))?;
         if let Some(signal) = self.streams.cancelled() {
@@ -148,7 +151,7 @@ fn not_done(name: &SandboxName, answer: Answer, messages: &[String]) -> CopyErro
                 message: messages
                     .last()
                     .cloned()
-                    .unwrap_or_else(|| "the process that copies failed".to_owned()),
+                    .unwrap_or_else(|| "the process for its files failed".to_owned()),
             },
         },
         Answer::NotStarted(step, errno) => CopyError::NotStarted {

@@ -34,7 +34,7 @@ pub(in crate::run) fn receive(words: &[&CStr]) -> u8 {
     exit_code(try_receive(words))
 }
 
-fn exit_code(done: Result<(), String>) -> u8 {
+pub(super) fn exit_code(done: Result<(), String>) -> u8 {
     match done {
         Ok(()) => 0,
         Err(problem) => {
@@ -51,12 +51,12 @@ fn report(line: &str) {
     }
 }
 
-fn stream(descriptor: BorrowedFd<'_>) -> Result<File, Errno> {
+pub(super) fn stream(descriptor: BorrowedFd<'_>) -> Result<File, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 3).map(File::from)
 }
 
 /// As docker: paths are relative to the root.
-fn enter_root() -> Result<(), String> {
+pub(super) fn enter_root() -> Result<(), String> {
     rustix::process::chdir(c"/").map_err(|errno| format!("cannot enter `/`: {errno}"))
 }
 

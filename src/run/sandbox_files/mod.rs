@@ -1,4 +1,4 @@
-//! Copies files between the host and a sandbox that stays.
+//! Copies files between the host and a sandbox that stays, and watches them there.
 //!
 //! On the side of the sandbox a command of it packs or unpacks ([`inside`]), so that its files are what a
 //! command of it may see and change. What comes out is a stranger's archive: a reader unpacks it.
@@ -8,12 +8,15 @@
 
 mod copying;
 pub(super) mod inside;
+pub(super) mod inside_watch;
 pub(super) mod private;
 mod reading;
 mod streams;
+mod watching;
 
 pub(crate) use copying::{Copied, CopyError, Source, copy_in, copy_out, restore, send_archive};
 pub(crate) use reading::{Snapshot, diff, snapshot};
+pub(crate) use watching::watch;
 
 /// The words that tell a command what it unpacks.
 const NAMED: &str = "named";
@@ -23,6 +26,21 @@ const SNAPSHOT: &str = "snapshot";
 /// The words that tell a command what it does with a link at the end of a path.
 const FOLLOW: &str = "follow";
 const KEEP: &str = "keep";
+/// The word that tells a command to watch the directories below, too.
+const RECURSIVE: &str = "recursive";
+
+/// The letters of the records of a command that watches.
+mod record {
+    pub(super) const STARTED: u8 = b'S';
+    pub(super) const CREATE: u8 = b'c';
+    pub(super) const WRITE: u8 = b'w';
+    pub(super) const REMOVE: u8 = b'r';
+    /// It has another name now.
+    pub(super) const RENAME: u8 = b'm';
+    pub(super) const CHMOD: u8 = b'a';
+    /// Events were lost.
+    pub(super) const OVERFLOW: u8 = b'o';
+}
 
 /// Most lines about skipped entries.
 const SKIPPED_SHOWN_MAX: u64 = 20;

@@ -339,7 +339,7 @@ pub(crate) struct Executed {
 }
 
 /// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
-/// detached, for its start. With `is_measured` its end tells what it used.
+/// detached, for its start. `on_start` gets its id; with `is_measured` its end tells what it used.
 ///
 /// # Errors
 /// [`SandboxError`].
@@ -349,6 +349,7 @@ pub(crate) fn execute(
     wanted: &CommandRequest,
     attachment: Attachment,
     is_measured: bool,
+    on_start: impl FnOnce(u64),
 ) -> Result<Executed, SandboxError> {
     let failed = |act| move |errno| SandboxError::call(act, errno);
     let of_control = |error| SandboxError::of_control(name, error);
@@ -371,6 +372,9 @@ pub(crate) fn execute(
         Answer::Started { id, .. } => (id > 0).then_some(id),
         _ => None,
     };
+    if let Some(id) = id {
+        on_start(id);
+    }
     let answer = match (started, pipes) {
         (Answer::Started { terminal, .. }, Some(pipes)) => {
             let caller = rustix::stdio::stdin();

@@ -30,6 +30,17 @@ enum Source {
     Stderr,
 }
 
+impl CallerStreams {
+    fn follow_size(&self) -> Result<(), ControlError> {
+        match &self.terminals {
+            Some([from, to]) => {
+                copy_size(from.as_fd(), to.as_fd()).map_err(call("follow the terminal"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 impl Client {
     /// Waits for the end of the command that [`Client::exec`] has started. `signals` is the signalfd of
     /// [`crate::supervise::watch::listen_for_signals`]; a second signal that asks for the end kills the
@@ -48,6 +59,8 @@ impl Client {
         let failed = call("pass on the streams of the command");
         let mut outcome = None;
         let mut was_asked_to_end = false;
+        // A change of the size before signals were listened for had no effect.
+        streams.follow_size()?;
         loop {
             let ready = self
                 .wait(&streams, signals, outcome.is_some())
@@ -93,11 +106,7 @@ impl Client {
         while let Some(number) = signal::take(signals).map_err(call("read a signal"))? {
             let ends = signal::ends_a_run(number);
             match number {
-                libc::SIGWINCH => {
-                    if let Some([from, to]) = &streams.terminals {
-                        copy_size(from.as_fd(), to.as_fd()).map_err(call("follow the terminal"))?;
-                    }
-                }
+                libc::SIGWINCH => streams.follow_size()?,
                 _ if ends && *was_asked_to_end => self.signal(libc::SIGKILL)?,
                 number => self.signal(number)?,
             }

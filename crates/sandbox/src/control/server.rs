@@ -61,6 +61,7 @@ pub struct CommandsPlan {
 pub struct BuiltIns {
     pub send_files: BuiltIn,
     pub receive_files: BuiltIn,
+    pub watch_files: BuiltIn,
 }
 
 impl BuiltIns {
@@ -69,6 +70,7 @@ impl BuiltIns {
             Action::Execute => None,
             Action::SendFiles => Some(self.send_files),
             Action::ReceiveFiles => Some(self.receive_files),
+            Action::WatchFiles => Some(self.watch_files),
         }
     }
 }

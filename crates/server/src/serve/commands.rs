@@ -1,6 +1,7 @@
 //! `/v1/sandboxes/{name}/commands`.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -11,11 +12,13 @@ use super::body::{BodySender, channel, json, read_json};
 use super::error::ApiError;
 use super::events::{Form, Splitter, Start, output};
 use super::exec::{self, Piece, Wanted, check_variables};
+use super::id_file::IdFile;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
+use super::terminal::Reads;
 use super::types::{
     Command, CommandList, FinishedCommand, Logs, SignalCommand, StartCommand, StartedCommand,
-    StreamEvent,
+    StreamEvent, TerminalSize,
 };
 use super::verbs::{Verbs, words};
 
@@ -26,10 +29,21 @@ const OUTPUT_BYTES_MAX: u32 = 8 << 20;
 const LOG_BYTES: usize = 128 << 10;
 
 impl StartCommand {
+    /// What the command reads.
+    fn reads(&self) -> Reads {
+        match (self.tty, &self.stdin) {
+            (Some(size), _) => Reads::Terminal(size),
+            (None, Some(_)) => Reads::Pipe,
+            (None, None) => Reads::Nothing,
+        }
+    }
+
     fn check(&self) -> Result<(), ApiError> {
         let refused = |message: &str| Err(ApiError::bad_request("command", message));
         check_variables(&self.env)?;
+        self.tty.map_or(Ok(()), TerminalSize::check)?;
         let has_nul = |text: &String| text.contains('\0');
+        let is_attached = self.kill_on_disconnect || self.stdin.is_some() || self.tty.is_some();
         match () {
             () if self.argv.first().is_none_or(String::is_empty) => {
                 refused("`argv` is empty: expected a program and its arguments")
@@ -38,8 +52,11 @@ impl StartCommand {
                 refused("a word or the directory has a NUL")
             }
             () if self.timeout_ms == Some(0) => refused("`timeout_ms` is 0, which leaves no time"),
-            () if self.background && (self.kill_on_disconnect || self.stdin.is_some()) => refused(
-                "`kill_on_disconnect` and `stdin` are for a command that the client waits for",
+            () if self.background && is_attached => refused(
+                "`kill_on_disconnect`, `stdin` and `tty` are for a command that the client waits for",
+            ),
+            () if self.stdin.is_some() && self.tty.is_some() => refused(
+                "a command with a `tty` has no `stdin`: POST …/commands/ID/stdin writes to it",
             ),
             () => Ok(()),
         }
@@ -49,7 +66,6 @@ impl StartCommand {
     fn flags(&self) -> Vec<OsString> {
         let mut flags = Vec::new();
         flags.extend(self.background.then(|| "-d".into()));
-        flags.extend(self.stdin.is_some().then(|| "-i".into()));
         let directory = self.cwd.iter();
         flags.extend(directory.map(|directory| format!("--workdir={directory}").into()));
         let limit = self.timeout_ms.iter();
@@ -66,14 +82,20 @@ pub(super) async fn start(
     let form = Form::of(request.headers());
     let wanted: StartCommand = read_json(request.into_body()).await?;
     wanted.check()?;
+    let has_terminal = wanted.tty.is_some();
+    let id_file = match has_terminal {
+        true => Some(IdFile::make(&server.workspace)?),
+        false => None,
+    };
     let command = Wanted {
         verbs: server.verbs.clone(),
-        sandbox: at.name,
+        sandbox: at.name.clone(),
         flags: wanted.flags(),
+        reads: wanted.reads(),
         variables: wanted.env,
         argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
-        stdin: wanted.stdin.map(String::into_bytes),
         ends_with_client: wanted.kill_on_disconnect,
+        id_file,
     };
     if wanted.background {
         let printed = Verbs::run_command(command.command()?).await?;
@@ -89,8 +111,16 @@ pub(super) async fn start(
         .max_output_bytes
         .unwrap_or(OUTPUT_BYTES)
         .min(OUTPUT_BYTES_MAX) as usize;
-    let pieces = exec::start(command)?;
-    if form == Form::Document {
+    let (pieces, input) = exec::start(command)?;
+    if let Some(text) = wanted.stdin {
+        let input = Arc::clone(&input);
+        tokio::spawn(async move {
+            // A command may end before it has read everything.
+            let _written = input.write_all(text.as_bytes()).await;
+            let _closed = input.close().await;
+        });
+    }
+    if form == Form::Document && !has_terminal {
         let done = collect(pieces, bytes_max).await?;
         return Ok(json(
             StatusCode::OK,
@@ -107,7 +137,8 @@ pub(super) async fn start(
         exit_code: ended.exit_code,
         timed_out: ended.has_timed_out,
     };
-    tokio::spawn(stream(pieces, form, sender, exit));
+    let on_start = move |id| server.terminals.add(&at.name, id, &input);
+    tokio::spawn(stream(pieces, form, sender, on_start, exit));
     Ok(form.response(body))
 }
 
@@ -130,6 +161,7 @@ pub(super) async fn collect(
     let (mut stdout, mut stderr) = (Start::new(bytes_max), Start::new(bytes_max));
     while let Some(piece) = pieces.recv().await {
         match piece {
+            Piece::Started(_id) => (),
             Piece::Stdout(bytes) => stdout.push(&bytes),
             Piece::Stderr(bytes) => stderr.push(&bytes),
             Piece::Ended(ended) => {
@@ -149,6 +181,7 @@ async fn stream(
     mut pieces: mpsc::Receiver<Piece>,
     form: Form,
     client: BodySender,
+    on_start: impl Fn(u64),
     end: impl Fn(exec::Ended) -> StreamEvent,
 ) {
     let (mut stdout, mut stderr) = (Splitter::default(), Splitter::default());
@@ -158,6 +191,10 @@ async fn stream(
             () = client.closed() => return,
         };
         let event = match piece {
+            Some(Piece::Started(id)) => {
+                on_start(id);
+                Some(StreamEvent::Started { id })
+            }
             Some(Piece::Stdout(bytes)) => stdout.push(&bytes).map(StreamEvent::Stdout),
             Some(Piece::Stderr(bytes)) => stderr.push(&bytes).map(StreamEvent::Stderr),
             Some(Piece::Ended(ended)) => {
@@ -170,7 +207,11 @@ async fn stream(
                     Err(error) => StreamEvent::Error(error.into_body()),
                 };
                 for event in rests.into_iter().flatten().chain([last]) {
-                    if client.send(form.encode(&event)).await.is_err() {
+                    if client
+                        .send(form.encode(event.name(), &event))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -183,7 +224,10 @@ async fn stream(
             }
         };
         if let Some(event) = event
-            && client.send(form.encode(&event)).await.is_err()
+            && client
+                .send(form.encode(event.name(), &event))
+                .await
+                .is_err()
         {
             return;
         }
@@ -280,6 +324,7 @@ pub(super) async fn logs(
         .command(words(["logs", "-f", "--", at.name.as_str(), &id]));
     let pieces = exec::follow(command)?;
     let (sender, body) = channel();
-    tokio::spawn(stream(pieces, form, sender, |_ended| StreamEvent::End));
+    let end = |_ended| StreamEvent::End;
+    tokio::spawn(stream(pieces, form, sender, |_id| (), end));
     Ok(form.response(body))
 }

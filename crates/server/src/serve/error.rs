@@ -62,13 +62,13 @@ impl ApiError {
         self
     }
 
-    /// 404, if a copy failed since there is no such file or directory.
+    /// 404, if a copy or a watch failed since there is no such file or directory.
     pub(super) fn or_no_file(mut self) -> Self {
         let is_missing = self
             .body
             .message
             .ends_with("No such file or directory (os error 2)");
-        if self.body.code == "copy_failed" && is_missing {
+        if ["copy_failed", "watch_failed"].contains(&&*self.body.code) && is_missing {
             self.status = StatusCode::NOT_FOUND;
             self.body.code = "no_file".to_owned();
         }

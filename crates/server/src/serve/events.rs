@@ -6,9 +6,10 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::Bytes;
+use serde::Serialize;
 
 use super::body::set_type;
-use super::types::{Chunk, Output, StreamEvent};
+use super::types::{Chunk, Output, StreamEvent, WatchEvent};
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +51,42 @@ impl Form {
         response
     }
 
-    pub(super) fn encode(self, event: &StreamEvent) -> Bytes {
+    pub(super) fn encode(self, name: &str, event: &impl Serialize) -> Bytes {
         // Strings and numbers: this cannot fail. JSON has no line break outside of a string, and none
         // that is not escaped inside.
         let json = serde_json::to_string(event).unwrap_or_default();
-        let name = match event {
-            StreamEvent::Stdout(_) => "stdout",
-            StreamEvent::Stderr(_) => "stderr",
-            StreamEvent::Exit { .. } => "exit",
-            StreamEvent::End => "end",
-            StreamEvent::Error(_) => "error",
-        };
         Bytes::from(match self {
             Self::ServerSent => format!("event: {name}\ndata: {json}\n\n"),
             Self::Lines | Self::Document => format!("{json}\n"),
         })
+    }
+}
+
+impl StreamEvent {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "started",
+            Self::Stdout(_) => "stdout",
+            Self::Stderr(_) => "stderr",
+            Self::Exit { .. } => "exit",
+            Self::End => "end",
+            Self::Error(_) => "error",
+        }
+    }
+}
+
+impl WatchEvent {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Create(_) => "create",
+            Self::Write(_) => "write",
+            Self::Remove(_) => "remove",
+            Self::Rename(_) => "rename",
+            Self::Chmod(_) => "chmod",
+            Self::Overflow => "overflow",
+            Self::Error(_) => "error",
+        }
     }
 }
 

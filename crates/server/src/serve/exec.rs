@@ -4,24 +4,25 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
+use super::id_file::IdFile;
 use super::server::place;
+use super::terminal::{DEFAULT_TERM, Input, Reads};
 use super::verbs::{Verbs, has_timed_out, not_executed, read_start, refusal, signal, words};
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
-use spec::utc::text_of_milliseconds;
 use sys::stdio::inherit;
 
 /// How long a command has after its stop signal when its client has gone.
@@ -42,6 +43,8 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// What comes of a command, in order; [`Piece::Ended`] last.
 #[derive(Debug)]
 pub(super) enum Piece {
+    /// Its id, if [`Wanted::id_file`] asks for it.
+    Started(u64),
     Stdout(Bytes),
     Stderr(Bytes),
     Ended(Result<Ended, ApiError>),
@@ -59,14 +62,14 @@ pub(super) struct Ended {
 pub(super) struct Wanted {
     pub(super) verbs: Verbs,
     pub(super) sandbox: SandboxName,
-    /// Flags of `runner sandbox exec`.
+    /// Further flags of `runner sandbox exec`.
     pub(super) flags: Vec<OsString>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) argv: Vec<Vec<u8>>,
-    /// What it reads; the flags have `-i` then.
-    pub(super) stdin: Option<Vec<u8>>,
+    pub(super) reads: Reads,
     /// Whether it ends if nobody takes its pieces any more.
     pub(super) ends_with_client: bool,
+    pub(super) id_file: Option<IdFile>,
 }
 
 impl Wanted {
@@ -76,6 +79,12 @@ impl Wanted {
     /// The process has no descriptors left.
     pub(super) fn command(&self) -> Result<Command, ApiError> {
         let mut line = words(["exec"]);
+        line.extend(self.reads.flag().map(OsString::from));
+        // Otherwise it would be that of the server.
+        if let (Reads::Terminal(_), false) = (self.reads, self.variables.contains_key("TERM")) {
+            line.push(DEFAULT_TERM.into());
+        }
+        line.extend(self.id_file.as_ref().map(IdFile::word));
         line.extend(self.flags.iter().cloned());
         // Other users of the host can read the words, so the values are not among them.
         let variables = match self.variables.is_empty() {
@@ -138,31 +147,12 @@ fn no_pipe(error: &std::io::Error) -> ApiError {
     ApiError::failed(format!("cannot make a pipe: {error}"))
 }
 
-/// Starts what is wanted. A receiver that is dropped ends nothing: the output is read on and dropped, so
-/// that the command does not get SIGPIPE.
+/// Starts what is wanted, and returns the server's end of what it reads. A receiver that is dropped ends
+/// nothing: the output is read on and dropped, so that the command does not get SIGPIPE.
 ///
 /// # Errors
 /// It cannot be executed.
-pub(super) fn start(mut wanted: Wanted) -> Result<mpsc::Receiver<Piece>, ApiError> {
-    let stdin = wanted.stdin.take();
-    let (pieces, pipe) = start_with_pipe(wanted, stdin.is_some())?;
-    if let (Some(mut pipe), Some(bytes)) = (pipe, stdin) {
-        tokio::spawn(async move {
-            // A command may end before it has read everything.
-            let _written = pipe.write_all(&bytes).await;
-        });
-    }
-    Ok(pieces)
-}
-
-/// As [`start`], and gives the other end of its standard input away.
-///
-/// # Errors
-/// It cannot be executed.
-pub(super) fn start_with_pipe(
-    mut wanted: Wanted,
-    has_pipe: bool,
-) -> Result<(mpsc::Receiver<Piece>, Option<ChildStdin>), ApiError> {
+pub(super) fn start(mut wanted: Wanted) -> Result<(mpsc::Receiver<Piece>, Arc<Input>), ApiError> {
     // The exit code alone does not tell how a command ended, and what it writes decides nothing.
     let (result, result_end) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|error| no_pipe(&error.into()))?;
@@ -171,19 +161,17 @@ pub(super) fn start_with_pipe(
     wanted.flags.push(flag.into());
     let mut command = wanted.command()?;
     inherit(command.as_std_mut(), result_end);
-    if has_pipe {
-        command.stdin(Stdio::piped());
-    }
-    let mut child = command.spawn().map_err(|error| not_executed(&error))?;
+    let (child, input) = wanted.reads.spawn(&mut command)?;
     // And with it the other end: the document ends with the child.
     drop(command);
     let result = tokio::spawn(read_start(Some(result), RESULT_BYTES_MAX));
-    let pipe = child.stdin.take();
     let (sender, receiver) = mpsc::channel(4);
     let place = place();
+    let input = Arc::new(input);
+    let held = Arc::clone(&input);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
-        let ended = match pump(child, wanted.ends_with_client, &mut client).await {
+        let ended = match pump(child, wanted.ends_with_client, wanted.id_file, &mut client).await {
             Ok(Done { code, message }) => {
                 let document = result.await.unwrap_or_default();
                 has_timed_out(&document, &message).map(|has_timed_out| Ended {
@@ -194,9 +182,9 @@ pub(super) fn start_with_pipe(
             Err(error) => Err(error),
         };
         client.send(Piece::Ended(ended)).await;
-        drop(place);
+        drop((place, held));
     });
-    Ok((receiver, pipe))
+    Ok((receiver, input))
 }
 
 /// Starts `command`, which follows a log until its end, or until the receiver is dropped.
@@ -208,7 +196,7 @@ pub(super) fn follow(mut command: Command) -> Result<mpsc::Receiver<Piece>, ApiE
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
-        let ended = match pump(child, true, &mut client).await {
+        let ended = match pump(child, true, None, &mut client).await {
             Ok(Done { code: 0, .. }) => Ok(Ended {
                 exit_code: 0,
                 has_timed_out: false,
@@ -253,6 +241,7 @@ struct Done {
 async fn pump(
     mut child: Child,
     ends_with_client: bool,
+    mut id_file: Option<IdFile>,
     client: &mut Client,
 ) -> Result<Done, ApiError> {
     let mut stdout = Source::new(child.stdout.take());
@@ -262,7 +251,16 @@ async fn pump(
     while stdout.is_open() || stderr.is_open() {
         let had_client = client.0.is_some();
         tokio::select! {
+            id = id_of(&mut id_file) => {
+                id_file = None;
+                client.send(Piece::Started(id)).await;
+            }
             piece = stdout.next() => if let Some(piece) = piece {
+                // Written before the command wrote anything, and maybe not seen yet.
+                if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
+                    id_file = None;
+                    client.send(Piece::Started(id)).await;
+                }
                 client.send(Piece::Stdout(piece)).await;
             },
             piece = stderr.next() => if let Some(piece) = piece {
@@ -277,6 +275,9 @@ async fn pump(
             signals.begin();
         }
     }
+    if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
+        client.send(Piece::Started(id)).await;
+    }
     let pid = child.id();
     let ended = tokio::select! {
         ended = child.wait() => ended,
@@ -286,6 +287,14 @@ async fn pump(
     match status.code() {
         Some(code) => Ok(Done { code, message }),
         None => Err(ApiError::failed(format!("`runner` was killed: {status}"))),
+    }
+}
+
+/// Never, if it is known already.
+async fn id_of(file: &mut Option<IdFile>) -> u64 {
+    match file {
+        Some(file) => file.id().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -349,13 +358,4 @@ impl<Pipe: AsyncRead + Unpin> Source<Pipe> {
         self.0 = None;
         None
     }
-}
-
-/// As records of commands write times, a second earlier: the clock may be set meanwhile.
-pub(super) fn now() -> String {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    text_of_milliseconds(ms.saturating_sub(1_000))
 }

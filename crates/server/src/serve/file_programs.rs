@@ -15,6 +15,7 @@ use super::events::base64;
 use super::exec::{self, Wanted};
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
+use super::terminal::Reads;
 use super::types::{FileEntry, FileKind, FileList};
 use super::verbs::words;
 use spec::path::escape;
@@ -131,10 +132,12 @@ pub(super) async fn run(
         flags: words(["--env=LC_ALL=C", "--timeout=60s"]),
         variables: BTreeMap::new(),
         argv,
-        stdin: None,
+        reads: Reads::Nothing,
         ends_with_client: false,
+        id_file: None,
     };
-    let done = collect(exec::start(wanted)?, PRINTED_BYTES_MAX).await;
+    let (pieces, _input) = exec::start(wanted)?;
+    let done = collect(pieces, PRINTED_BYTES_MAX).await;
     let done = done.map_err(|error| match error.status {
         StatusCode::UNPROCESSABLE_ENTITY => no_program(program),
         _ => error,

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::parameters::ParameterKind;
 use super::routes::{Content, Route};
-use super::runs::{RUN_ID, RunEvent};
-use super::types::{ErrorDocument, NAME, StreamEvent};
+use super::runs::RUN_ID;
+use super::types::{ErrorDocument, NAME};
 
 /// OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -117,13 +117,8 @@ fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value
                 "multipart/form-data": { "schema": form },
             }))
         }
-        Content::RunEvents => {
-            let event = generator.subschema_for::<RunEvent>();
-            let events = json!({ "schema": { "type": "string" }, "x-itemSchema": event });
-            Some(json!({ "application/x-ndjson": events, "text/event-stream": events }))
-        }
-        Content::Events => {
-            let event = generator.subschema_for::<StreamEvent>();
+        Content::Events(event) => {
+            let event = event(generator);
             // OpenAPI 3.2 calls it `itemSchema`.
             let events = json!({ "schema": { "type": "string" }, "x-itemSchema": event });
             Some(json!({ "application/x-ndjson": events, "text/event-stream": events }))

@@ -19,9 +19,9 @@ use super::parameters::{MODE, Parameter, path_parameter, switch, text};
 use super::server::{PLACE, Server, Shared};
 use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
-    Sandbox, SandboxList, SetTimeout, SignalCommand, StartCommand, StartedCommand,
+    Sandbox, SandboxList, SetTimeout, SignalCommand, StartCommand, StartedCommand, StreamEvent,
 };
-use super::{commands, file_programs, files, openapi, runs, sandboxes};
+use super::{commands, file_programs, files, openapi, runs, sandboxes, terminals, watching};
 
 /// The content of a request or an answer.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +31,8 @@ pub(super) enum Content {
     Bytes,
     Tar,
     Text,
-    /// Events, as lines of JSON or as server-sent events.
-    Events,
-    RunEvents,
+    /// Events of a type, as lines of JSON or as server-sent events.
+    Events(fn(&mut SchemaGenerator) -> Schema),
     /// A document, or a form whose part `run` is that document.
     JsonOrForm(fn(&mut SchemaGenerator) -> Schema),
 }
@@ -106,7 +105,7 @@ impl Route {
 const SANDBOX: &str = "/v1/sandboxes/{name}";
 const COMMANDS: &str = "/v1/sandboxes/{name}/commands";
 const FILES: &str = "/v1/sandboxes/{name}/files";
-const PATH: Parameter = path_parameter("path");
+pub(super) const PATH: Parameter = path_parameter("path");
 
 /// All routes.
 pub(super) fn routes() -> Vec<Route> {
@@ -114,8 +113,10 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(sandbox_routes());
     routes.extend(snapshot_routes());
     routes.extend(command_routes());
+    routes.extend(terminals::routes());
     routes.extend(file_routes());
     routes.extend(runs::routes());
+    routes.extend(watching::routes());
     routes
 }
 
@@ -260,7 +261,7 @@ fn command_routes() -> Vec<Route> {
         )
         .takes(document::<StartCommand>())
         .answers(StatusCode::OK, document::<FinishedCommand>())
-        .answers(StatusCode::OK, Events)
+        .answers(StatusCode::OK, Events(schema::<StreamEvent>))
         .answers(StatusCode::CREATED, document::<StartedCommand>()),
         Route::new(Method::GET, one, "getCommand", "Describe a command.", commands::get)
             .answers(StatusCode::OK, document::<Command>()),
@@ -282,7 +283,7 @@ fn command_routes() -> Vec<Route> {
         )
         .query(vec![switch("follow", "`true`: go on until the command ends.")])
         .answers(StatusCode::OK, document::<Logs>())
-        .answers(StatusCode::OK, Events),
+        .answers(StatusCode::OK, Events(schema::<StreamEvent>)),
     ]
 }
 

@@ -16,6 +16,7 @@ use super::flags::Flags;
 use super::metrics::Metrics;
 use super::runs::Runs;
 use super::templates::Templates;
+use super::terminals::Terminals;
 use super::verbs::Verbs;
 use super::workspace::Workspace;
 use spec::sandboxes::SandboxName;
@@ -68,6 +69,7 @@ pub(super) struct Server {
     pub(super) creating: Arc<AtomicUsize>,
     pub(super) max_calls: usize,
     pub(super) calls: Arc<Semaphore>,
+    pub(super) terminals: Terminals,
     pub(super) metrics: Metrics,
     pub(super) runs: Runs,
 }
@@ -93,6 +95,7 @@ impl Server {
             creating: Arc::default(),
             max_calls: flags.max_calls,
             calls: Arc::new(Semaphore::new(flags.max_calls)),
+            terminals: Terminals::default(),
             metrics: Metrics::default(),
             runs,
         }

@@ -15,7 +15,7 @@ pub(super) struct ErrorDocument {
 }
 
 /// An error.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ErrorBody {
     /// What failed, for programs: it stays the same between versions.
     pub(super) code: String,
@@ -170,6 +170,10 @@ pub(super) struct StartCommand {
     /// Its standard input; by default it reads nothing. Not in the background.
     #[serde(default)]
     pub(super) stdin: Option<String>,
+    /// A terminal for the command, whose output is a stream of events that begins with `started`. Its input
+    /// comes by calls. Not in the background.
+    #[serde(default)]
+    pub(super) tty: Option<TerminalSize>,
     /// Answer when the command has started; the sandbox keeps the end of its output.
     #[serde(default)]
     pub(super) background: bool,
@@ -180,6 +184,26 @@ pub(super) struct StartCommand {
     /// The most bytes of each stream in an answer that is one document, up to 8 MiB; 1 MiB by default.
     #[serde(default)]
     pub(super) max_output_bytes: Option<u32>,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TerminalSize {
+    #[serde(default = "rows")]
+    #[schemars(range(min = 1))]
+    pub(super) rows: u16,
+    #[serde(default = "columns")]
+    #[schemars(range(min = 1))]
+    pub(super) columns: u16,
+}
+
+fn rows() -> u16 {
+    24
+}
+
+fn columns() -> u16 {
+    80
 }
 
 /// A command that ended.
@@ -240,7 +264,12 @@ pub(super) struct Logs {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum StreamEvent {
-    /// Bytes of standard output.
+    /// A command with a terminal runs. The first event.
+    Started {
+        /// Its number in the sandbox.
+        id: u64,
+    },
+    /// Bytes of standard output, or of the terminal.
     Stdout(Chunk),
     /// Bytes of standard error.
     Stderr(Chunk),
@@ -265,6 +294,38 @@ pub(super) struct Chunk {
     /// The bytes, if they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
+}
+
+/// An event of a directory that is watched.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum WatchEvent {
+    /// Events come from now on. The first event.
+    Started,
+    /// Something was made there, or moved to there.
+    Create(WatchedPath),
+    /// A file was written to.
+    Write(WatchedPath),
+    Remove(WatchedPath),
+    /// It was moved, and has another path now.
+    Rename(WatchedPath),
+    /// Its permission bits, times, owner or number of links have changed.
+    Chmod(WatchedPath),
+    /// Events were lost, since there were too many.
+    Overflow,
+    /// The directory is watched no more. The last event.
+    Error(ErrorBody),
+}
+
+/// A path from the directory that is watched.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct WatchedPath {
+    /// If it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path: Option<String>,
+    /// If it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path_base64: Option<String>,
 }
 
 /// A directory.

@@ -80,9 +80,14 @@ fn frame(flags: u8, message: &impl Serialize) -> Bytes {
     Bytes::from(bytes)
 }
 
+/// A message that is not the last.
+pub(super) fn message(message: &Value) -> Bytes {
+    frame(0, message)
+}
+
 /// An event of a process.
 pub(super) fn event(event: &Value) -> Bytes {
-    frame(0, &json!({ "event": event }))
+    message(&json!({ "event": event }))
 }
 
 /// The end of a stream.

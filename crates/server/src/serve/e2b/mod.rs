@@ -12,6 +12,7 @@ mod multipart;
 mod processes;
 mod records;
 mod start;
+mod watchers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use super::server::Shared;
 use answers::{Problem, Unary};
 use records::{Record, Records, now_unix_ms};
 use spec::utc::text_of_milliseconds;
+use watchers::Watchers;
 
 /// What all calls share.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ struct Service {
     records: Records,
     /// As the sandboxes write the start of a command.
     started_at: String,
+    watchers: Watchers,
 }
 
 /// The versions of the SDKs that the tests use, by their registries.
@@ -64,6 +67,7 @@ pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
         key,
         records: Records::default(),
         started_at: text_of_milliseconds(now_unix_ms()),
+        watchers: Watchers::default(),
     });
     control_routes()
         .route_layer(from_fn_with_state(Arc::clone(&calls), check_key))
@@ -103,10 +107,24 @@ fn envd_routes() -> Router<Calls> {
         )
         .route("/filesystem.Filesystem/Move", post(files::rename))
         .route("/filesystem.Filesystem/Remove", post(files::remove))
+        .route("/filesystem.Filesystem/WatchDir", post(watchers::watch))
+        .route(
+            "/filesystem.Filesystem/CreateWatcher",
+            post(watchers::create),
+        )
+        .route(
+            "/filesystem.Filesystem/GetWatcherEvents",
+            post(watchers::events),
+        )
+        .route(
+            "/filesystem.Filesystem/RemoveWatcher",
+            post(watchers::remove),
+        )
         .route("/process.Process/Start", post(start::start))
         .route("/process.Process/Connect", post(start::connect))
         .route("/process.Process/List", post(processes::list))
         .route("/process.Process/SendInput", post(processes::send_input))
+        .route("/process.Process/Update", post(processes::update))
         .route("/process.Process/CloseStdin", post(processes::close_stdin))
         .route("/process.Process/SendSignal", post(processes::send_signal))
         .route("/process.Process/{other}", post(unsupported))
@@ -118,9 +136,7 @@ fn no_route() -> ApiError {
 }
 
 async fn unsupported() -> Unary {
-    Unary::from(answers::unsupported(
-        "terminals, streams of input and watchers of files are not supported",
-    ))
+    Unary::from(answers::unsupported("this call is not supported"))
 }
 
 /// Gives each call a place until its answer has been sent.

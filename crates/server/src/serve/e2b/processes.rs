@@ -10,19 +10,19 @@ use axum::response::Response;
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::Calls;
 use super::answers::{Unary, unsupported};
 use super::frames;
 use super::records::{Record, lock};
 use super::start::Config;
-use crate::serve::body::{self, BodySender, STALL, channel};
+use crate::serve::body::{self, BodySender, channel};
 use crate::serve::error::ApiError;
 use crate::serve::exec::Piece;
+use crate::serve::terminal::Input;
+use crate::serve::types::TerminalSize;
 use crate::serve::verbs::words;
 use axum::http::StatusCode;
 
@@ -37,18 +37,18 @@ pub(super) struct Process {
     /// Its number for `runner sandbox kill`.
     pub(super) id: u64,
     pub(super) config: Config,
-    pub(super) stdin: tokio::sync::Mutex<Option<ChildStdin>>,
+    pub(super) input: Arc<Input>,
     /// Who gets its output. `None`: it has ended.
     clients: Mutex<Option<Vec<BodySender>>>,
 }
 
 impl Process {
-    pub(super) fn new(pid: u64, id: u64, config: Config, stdin: Option<ChildStdin>) -> Self {
+    pub(super) fn new(pid: u64, id: u64, config: Config, input: Arc<Input>) -> Self {
         Self {
             pid,
             id,
             config,
-            stdin: tokio::sync::Mutex::new(stdin),
+            input,
             clients: Mutex::new(Some(Vec::new())),
         }
     }
@@ -65,9 +65,15 @@ impl Process {
 
     /// Passes on what the command writes until it ends. Clients know of the end after `forget`.
     pub(super) async fn pump(&self, mut pieces: mpsc::Receiver<Piece>, forget: impl FnOnce()) {
+        let output = match self.input.is_terminal() {
+            true => "pty",
+            false => "stdout",
+        };
         let (exit_code, error) = loop {
             let (name, bytes) = match pieces.recv().await {
-                Some(Piece::Stdout(bytes)) => ("stdout", bytes),
+                // It is known already.
+                Some(Piece::Started(_id)) => continue,
+                Some(Piece::Stdout(bytes)) => (output, bytes),
                 Some(Piece::Stderr(bytes)) => ("stderr", bytes),
                 Some(Piece::Ended(Ok(ended))) if ended.has_timed_out => {
                     break (None, Some(Unary::timed_out()));
@@ -172,13 +178,15 @@ pub(super) async fn list(
 #[derive(Debug, Deserialize)]
 struct SendInput {
     process: Selector,
-    input: Input,
+    input: InputBytes,
 }
 
 #[derive(Debug, Deserialize)]
-struct Input {
-    /// Base64.
+struct InputBytes {
+    /// Base64, as the other: for a command without a terminal.
     stdin: Option<String>,
+    /// For one with a terminal.
+    pty: Option<String>,
 }
 
 pub(super) async fn send_input(
@@ -186,26 +194,74 @@ pub(super) async fn send_input(
     request: Request,
 ) -> Result<Response, Unary> {
     let wanted: SendInput = body::read_json(request.into_body()).await?;
-    let Some(text) = wanted.input.stdin else {
-        return Err(unsupported("terminals are not supported: `input` has no `stdin`").into());
+    let process = record.process(&wanted.process)?;
+    let malformed = |message: &str| ApiError::bad_request("stdin", message);
+    let text = match (wanted.input.stdin, wanted.input.pty) {
+        (Some(text), None) if !process.input.is_terminal() => text,
+        (None, Some(text)) if process.input.is_terminal() => text,
+        _ => {
+            let message =
+                "expected `pty` for a command with a terminal, or else `stdin`, and not both";
+            return Err(malformed(message).into());
+        }
     };
     let bytes = spec::base64::decode(text.as_bytes())
-        .ok_or_else(|| ApiError::bad_request("stdin", "`stdin` is not Base64"))?;
-    let process = record.process(&wanted.process)?;
-    let write = async {
-        let mut stdin = process.stdin.lock().await;
-        let pipe = stdin.as_mut()?;
-        Some(pipe.write_all(&bytes).await)
-    };
-    let failed = |message: &str| ApiError::new(StatusCode::CONFLICT, "stdin", message).into();
-    match timeout(STALL, write).await {
-        Ok(Some(Ok(()))) => Ok(body::json(StatusCode::OK, &json!({}))),
-        Ok(None) => Err(failed(
-            "the command has no standard input, or it was closed",
-        )),
-        Ok(Some(Err(_closed))) => Err(failed("the command reads no more")),
-        Err(_late) => Err(failed("the command did not read everything in 30 s")),
+        .ok_or_else(|| malformed("the input is not Base64"))?;
+    process.input.write(&bytes).await?;
+    Ok(body::json(StatusCode::OK, &json!({})))
+}
+
+#[derive(Debug, Deserialize)]
+struct Update {
+    process: Selector,
+    pty: Option<Pty>,
+}
+
+/// A terminal; a size of 0 is left out.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pty {
+    size: Option<PtySize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PtySize {
+    #[serde(default)]
+    rows: u32,
+    #[serde(default)]
+    cols: u32,
+}
+
+impl Pty {
+    /// # Errors
+    /// 400.
+    pub(super) fn size(&self) -> Result<TerminalSize, ApiError> {
+        let malformed = || {
+            ApiError::bad_request(
+                "pty",
+                "`pty` has no `size` with `rows` and `cols` up to 65535",
+            )
+        };
+        let size = self.size.as_ref().ok_or_else(malformed)?;
+        let number = |value: u32| u16::try_from(value).map_err(|_large| malformed());
+        let size = TerminalSize {
+            rows: number(size.rows)?,
+            columns: number(size.cols)?,
+        };
+        size.check()?;
+        Ok(size)
     }
+}
+
+pub(super) async fn update(
+    Extension(record): Extension<Arc<Record>>,
+    request: Request,
+) -> Result<Response, Unary> {
+    let wanted: Update = body::read_json(request.into_body()).await?;
+    let process = record.process(&wanted.process)?;
+    if let Some(pty) = wanted.pty {
+        process.input.resize(pty.size()?)?;
+    }
+    Ok(body::json(StatusCode::OK, &json!({})))
 }
 
 #[derive(Debug, Deserialize)]
@@ -219,7 +275,7 @@ pub(super) async fn close_stdin(
 ) -> Result<Response, Unary> {
     let wanted: OfProcess = body::read_json(request.into_body()).await?;
     let process = record.process(&wanted.process)?;
-    drop(process.stdin.lock().await.take());
+    process.input.close().await?;
     Ok(body::json(StatusCode::OK, &json!({})))
 }
 

@@ -2,7 +2,6 @@
 //! Everything else is in the sandboxes, where another server finds it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,10 +22,6 @@ pub(super) struct Record {
     pub(super) name: SandboxName,
     /// Commands whose streams this server has, by their numbers in the sandbox.
     pub(super) processes: Mutex<BTreeMap<u64, Arc<Process>>>,
-    /// Held while a command is started: so it is known which one in the list it is.
-    pub(super) starting: tokio::sync::Mutex<()>,
-    /// The last command that was started, by its number in the sandbox.
-    claimed: AtomicU64,
     remembered: Instant,
 }
 
@@ -36,18 +31,8 @@ impl Record {
             id: id.to_owned(),
             name,
             processes: Mutex::default(),
-            starting: tokio::sync::Mutex::default(),
-            claimed: AtomicU64::new(0),
             remembered: Instant::now(),
         }
-    }
-
-    pub(super) fn claimed(&self) -> u64 {
-        self.claimed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn claim(&self, command: u64) {
-        self.claimed.store(command, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::iter;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -19,21 +18,18 @@ use tokio::time::timeout;
 
 use super::answers::{Unary, unsupported};
 use super::frames;
-use super::processes::{Process, Selector, no_process};
+use super::processes::{Process, Pty, Selector, no_process};
 use super::records::{Record, lock};
 use super::{Calls, Service, one};
 use crate::serve::access::Access;
 use crate::serve::body::{STALL, set_type};
 use crate::serve::error::ApiError;
-use crate::serve::exec::{Piece, Wanted, check_variables, now, start_with_pipe};
+use crate::serve::exec::{self, Piece, Wanted, check_variables};
+use crate::serve::id_file::IdFile;
 use crate::serve::server::finish_in_place;
-use crate::serve::types::Command as CommandRecord;
-use spec::sandboxes::shown_words;
+use crate::serve::terminal::Reads;
 
-/// How often the sandbox is asked whether the command has started.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Most pieces of output that are kept until it is known which command it is; more wait.
+/// Most pieces of output before the command has started: what `runner` says.
 const EARLY_MAX: usize = 16;
 
 /// The user of the SDKs; all commands of a sandbox have the same.
@@ -54,7 +50,7 @@ pub(super) struct Config {
 #[derive(Debug, Deserialize)]
 struct Start {
     process: Config,
-    pty: Option<serde_json::Value>,
+    pty: Option<Pty>,
     tag: Option<String>,
     stdin: Option<bool>,
 }
@@ -91,10 +87,9 @@ impl Config {
     }
 
     /// Flags of `runner sandbox exec`.
-    fn flags(&self, timeout_ms: Option<u64>, has_stdin: bool) -> Vec<OsString> {
+    fn flags(&self, timeout_ms: Option<u64>) -> Vec<OsString> {
         let cwd = self.cwd.iter().filter(|cwd| !cwd.is_empty());
         let mut flags = Vec::new();
-        flags.extend(has_stdin.then(|| "-i".into()));
         flags.extend(cwd.map(|directory| format!("--workdir={directory}").into()));
         flags.extend(timeout_ms.map(|limit| format!("--timeout={limit}ms").into()));
         flags
@@ -129,30 +124,32 @@ async fn begin(calls: &Calls, record: &Arc<Record>, request: Request) -> Result<
     let wanted: Start = frames::read(&parts.headers, body).await?;
     check_user(&parts.headers)?;
     let timeout_ms = timeout_ms(&parts.headers)?;
-    if wanted.pty.is_some() || wanted.tag.is_some_and(|tag| !tag.is_empty()) {
-        return Err(unsupported(
-            "terminals and tags of commands are not supported",
-        ));
+    if wanted.tag.is_some_and(|tag| !tag.is_empty()) {
+        return Err(unsupported("tags of commands are not supported"));
     }
-    // Without the field it has one.
-    let has_stdin = wanted.stdin.unwrap_or(true);
+    let reads = match (&wanted.pty, wanted.stdin) {
+        (Some(pty), _) => Reads::Terminal(pty.size()?),
+        (None, Some(false)) => Reads::Nothing,
+        // Without the field it has one.
+        (None, Some(true) | None) => Reads::Pipe,
+    };
     let config = wanted.process;
     config.check()?;
     let argv = iter::once(&config.cmd).chain(&config.args);
     let wanted_command = Wanted {
         verbs: calls.server.verbs.clone(),
         sandbox: record.name.clone(),
-        flags: config.flags(timeout_ms, has_stdin),
+        flags: config.flags(timeout_ms),
         variables: config.envs.clone(),
         argv: argv.map(|word| word.clone().into_bytes()).collect(),
-        stdin: None,
+        reads,
         ends_with_client: false,
+        id_file: Some(IdFile::make(&calls.server.workspace)?),
     };
     let launch = Launch {
         calls: Arc::clone(calls),
         record: Arc::clone(record),
         config,
-        has_stdin,
     };
     // A command that has started must be known, also if its client has gone meanwhile.
     finish_in_place(launch.start(wanted_command)).await
@@ -163,7 +160,6 @@ struct Launch {
     calls: Calls,
     record: Arc<Record>,
     config: Config,
-    has_stdin: bool,
 }
 
 impl Launch {
@@ -173,34 +169,22 @@ impl Launch {
             calls,
             record,
             config,
-            has_stdin,
         } = self;
-        let turn = record.starting.lock().await;
-        let (argv, started_at) = (wanted.argv.clone(), now());
-        let (mut pieces, stdin) = start_with_pipe(wanted, has_stdin)?;
+        let (mut pieces, input) = exec::start(wanted)?;
         let mut early = Vec::new();
-        let finding = timeout(STALL, calls.find(&record, &argv, &started_at));
-        tokio::pin!(finding);
-        let found = loop {
-            tokio::select! {
-                found = &mut finding => break found,
-                piece = pieces.recv(), if early.len() < EARLY_MAX => match piece {
-                    Some(Piece::Ended(Err(error))) => return Err(error),
-                    Some(piece) => early.push(piece),
-                    // It has ended, and is listed as that.
-                    None => break finding.await,
-                },
+        let id = loop {
+            match timeout(STALL, pieces.recv()).await {
+                Ok(Some(Piece::Started(id))) => break id,
+                Ok(Some(Piece::Ended(Err(error)))) => return Err(error),
+                Ok(Some(piece)) if early.len() < EARLY_MAX => early.push(piece),
+                Ok(_) | Err(_) => {
+                    let message = "the command was not started in 30 s, and may run";
+                    return Err(ApiError::failed(message));
+                }
             }
         };
-        let found = found.unwrap_or_else(|_late| {
-            Err(ApiError::failed(
-                "the sandbox did not list the command in 30 s, which may run",
-            ))
-        })?;
-        record.claim(found.id);
-        drop(turn);
-        let pid = u64::try_from(found.pid).unwrap_or(0);
-        let process = Arc::new(Process::new(pid, found.id, config, stdin));
+        let pid = calls.pid(&record, id).await?;
+        let process = Arc::new(Process::new(pid, id, config, input));
         let body = process.subscribe().await.ok_or_else(|| no_process(pid))?;
         lock(&record.processes).insert(pid, Arc::clone(&process));
         tokio::spawn(keep(Arc::clone(&record), process, early, pieces));
@@ -230,29 +214,13 @@ async fn keep(
 }
 
 impl Service {
-    /// Waits until the command is in the list of the sandbox.
-    async fn find(
-        &self,
-        record: &Record,
-        argv: &[Vec<u8>],
-        started_at: &str,
-    ) -> Result<CommandRecord, ApiError> {
-        let words = shown_words(argv);
-        let claimed = record.claimed();
-        let is_it = |command: &CommandRecord| {
-            command.id > claimed
-                && !command.is_detached
-                && command.argv == words
-                && &*command.started_at >= started_at
-        };
-        loop {
-            let sandbox = self.server.sandbox(Access::Owner, &record.name).await?;
-            let commands = sandbox.commands.into_iter().chain(sandbox.ended.latest);
-            if let Some(found) = commands.filter(is_it).max_by_key(|command| command.id) {
-                return Ok(found);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+    /// The process id of a command in the sandbox, which has started.
+    async fn pid(&self, record: &Record, id: u64) -> Result<u64, ApiError> {
+        let sandbox = self.server.sandbox(Access::Owner, &record.name).await?;
+        let mut commands = sandbox.commands.into_iter().chain(sandbox.ended.latest);
+        let found = commands.find(|command| command.id == id);
+        let pid = found.and_then(|command| u64::try_from(command.pid).ok());
+        pid.ok_or_else(|| ApiError::failed(format!("the sandbox does not list its command {id}")))
     }
 }
 
@@ -280,7 +248,7 @@ pub(super) async fn connect(
 }
 
 /// A stream has the status 200, and its error at its end.
-fn stream(body: Result<Body, ApiError>) -> Response {
+pub(super) fn stream(body: Result<Body, ApiError>) -> Response {
     let body = body.unwrap_or_else(|error| Body::from(frames::end(Some(&Unary::from(error)))));
     let mut response = Response::new(body);
     set_type(&mut response, "application/connect+json");

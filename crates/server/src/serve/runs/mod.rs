@@ -44,9 +44,9 @@ use known::{Known, outcome_name};
 use receive::Received;
 use start::Started;
 use store::{Store, open_beneath};
-use types::{CreateRun, Run, RunList};
+use types::{CreateRun, Run, RunEvent, RunList};
 
-pub(super) use types::{RUN_ID, RunEvent};
+pub(super) use types::RUN_ID;
 
 /// What is told of each stream of a run.
 const LOG_BYTES: usize = 1 << 20;
@@ -143,7 +143,7 @@ async fn blocking<Done: Send + 'static>(
 }
 
 pub(super) fn routes() -> Vec<Route> {
-    use Content::{Bytes, JsonOrForm, RunEvents};
+    use Content::{Bytes, Events, JsonOrForm};
     let all = "/v1/runs";
     let one = "/v1/runs/{run}";
     vec![
@@ -173,7 +173,7 @@ pub(super) fn routes() -> Vec<Route> {
             "after",
             "Only events with a larger number; the header Last-Event-ID counts before it.",
         )])
-        .answers(StatusCode::OK, RunEvents)
+        .answers(StatusCode::OK, Events(schema::<RunEvent>))
         .answers(StatusCode::NO_CONTENT, Content::Nothing),
         Route::new(
             Method::GET,

@@ -372,7 +372,9 @@ mod tests {
             timeout_ms: Some(1),
             idle_timeout_ms: None,
         };
-        let refused = Client { link }.update(&wanted).expect_err("refused");
+        let command = OnceCell::new();
+        let client = Client { link, command };
+        let refused = client.update(&wanted).expect_err("refused");
         let is_version = matches!(refused, ControlError::Refused(Refusal::Version));
         assert!(is_version, "{refused}");
     }

@@ -507,7 +507,7 @@ fn the_key_is_needed_to_start() {
 fn a_restarted_server_takes_the_token_of_the_sandbox_alone() {
     let mut service = Service::new();
     let (one, other) = (service.create(), service.create());
-    service.api.host.create("tcp.named", &[]);
+    service.api.host.create("e2b.named", &[]);
     service
         .api
         .host
@@ -525,7 +525,7 @@ fn a_restarted_server_takes_the_token_of_the_sandbox_alone() {
         service.envd(&access, &[], "/health", None).expect(401);
         service.stream(&access, "Start", &start("true")).expect(401);
     }
-    for id in ["own", "named", "tcp.named", "..", "-f"] {
+    for id in ["own", "named", "e2b.named", "..", "-f"] {
         service
             .envd(&with(id, &one.token), &[], "/health", None)
             .expect(401);
@@ -581,7 +581,7 @@ fn variables_and_metadata_of_a_client_stay_what_they_are() {
     }
     let found = service.control("GET", &format!("/sandboxes/{id}"), None);
     assert_eq!(found.expect(200).json()["metadata"], metadata);
-    let name = format!("tcp.{id}");
+    let name = format!("e2b.{id}");
     let printed = service
         .api
         .host

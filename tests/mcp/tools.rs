@@ -330,7 +330,13 @@ fn create_has_no_other_flags_than_run_but_those_that_the_server_knows() {
         words.collect::<BTreeSet<String>>()
     };
     let alone = &flags(&["sandbox", "create"]) - &flags(&["run"]);
-    let known = ["--idle-timeout", "--name", "--pause-after-idle"];
+    let known = [
+        "--idle-timeout",
+        "--label",
+        "--label-file",
+        "--name",
+        "--pause-after-idle",
+    ];
     assert_eq!(alone, known.map(str::to_owned).into());
 }
 

@@ -231,7 +231,8 @@ fn an_update_at_the_moment_of_the_end_is_done_or_refused() {
         let said = update(&host, &["--timeout", "1h"]);
         match said.code {
             0 => {
-                assert_eq!(host.shell("one", "echo on").stdout, "on\n", "{number}");
+                let said = host.shell("one", "echo on");
+                assert_eq!(said.stdout, "on\n", "{number}: {said:?}");
                 assert!(field(&host, "ends_in_ms").as_u64() > Some(1_800_000));
                 assert_eq!(host.say(&["sandbox", "rm", "one"]).code, 0);
             }

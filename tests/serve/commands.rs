@@ -264,8 +264,8 @@ fn variables_with_any_name_and_value_reach_the_command_and_nothing_else() {
         ("A", "x\0LD_PRELOAD=y".to_owned(), "variable"),
         ("", "x".to_owned(), "variable"),
         ("A=B", "x".to_owned(), "variable"),
-        ("A B", "x".to_owned(), "env_invalid"),
-        ("A", "x".repeat(200_000), "env_invalid"),
+        ("A B", "x".to_owned(), "variable"),
+        ("A", "x".repeat(200_000), "variable"),
     ] {
         for background in [false, true] {
             let document =

@@ -119,6 +119,11 @@ impl Commands {
         self.end_if_idle(launched)
     }
 
+    /// The sandbox is killed, or init is gone: nothing that is asked for now could be kept.
+    pub(crate) fn refuse_requests(&mut self) {
+        self.is_ending = true;
+    }
+
     pub(super) fn end_if_idle(&mut self, launched: &Launched) -> Result<(), Errno> {
         if self.is_ending && self.list.is_idle() {
             self.request_exit(launched)?;

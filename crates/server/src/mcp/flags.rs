@@ -48,7 +48,12 @@ pub(super) enum NoFlags {
 }
 
 /// Flags of `create` that neither `exec` nor `why` has; each has a value.
-const OF_CREATE_ALONE: [&str; 2] = ["--idle-timeout", "--pause-after-idle"];
+const OF_CREATE_ALONE: [&str; 4] = [
+    "--idle-timeout",
+    "--label",
+    "--label-file",
+    "--pause-after-idle",
+];
 
 /// Flags that mean something else for a bundle, or name the only file of a report.
 const NOT_WITH_BUNDLES: [&str; 5] = ["--manifest", "--run", "--json", "--report", "--events"];

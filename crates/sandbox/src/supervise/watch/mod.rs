@@ -196,6 +196,9 @@ impl Watch<'_, '_, '_> {
         let Some(commands) = &mut self.commands else {
             return Ok(());
         };
+        if self.killed_at.is_some() || self.init_gone {
+            commands.refuse_requests();
+        }
         for source in ready {
             match source {
                 Source::Client(number) => {

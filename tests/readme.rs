@@ -196,7 +196,7 @@ fn every_command_of_the_documents_works_as_printed_from_an_empty_directory() {
         let (code, printed) = shell(&directory, &command);
         // A limit of one command needs a group.
         if printed.contains("(limit_unenforceable)") {
-            println!("SKIPPED: `{command}`: no group can be created");
+            support::skip(&format!("`{command}`: no group can be created"));
             continue;
         }
         // If no group can be created, every run prints that.

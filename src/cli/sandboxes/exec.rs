@@ -46,6 +46,7 @@ could not be started; 126 the program could not be executed, 127 it was not foun
 ended the command, 137 also if the sandbox ended first.";
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct ExecIn {
     /// Pass standard input to the command
     #[arg(short, long)]

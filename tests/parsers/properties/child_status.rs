@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use sandbox::error::SandboxError;
-use sandbox::launch::{InitMessage, receive};
+use sandbox::launch::{CommandEvent, InitMessage, receive};
 use sandbox::prepare::expect_message;
 use sandbox::steps::ChildStep;
 use sys::link;
@@ -18,6 +18,9 @@ const FAILED: u32 = 4;
 const ENDED: u32 = 5;
 const CONNECTED: u32 = 7;
 const LOST: u32 = 9;
+const COMMAND_STARTED: u32 = 11;
+const COMMAND_FAILED: u32 = 12;
+const COMMAND_ENDED: u32 = 13;
 /// More would not fit into the socket buffer at once.
 const MESSAGES_MAX: usize = 8;
 
@@ -115,10 +118,41 @@ fn check_heard(link: BorrowedFd<'_>, said: &Said<'_>) {
             };
             *id == number && said.descriptors == 0 && is_right
         }
-        (Ok(InitMessage::Gone), Some((kind, _))) => ![ENDED, CONNECTED].contains(&kind),
+        (Ok(InitMessage::Command(event)), Some((kind, values))) => {
+            is_said(event, kind, values, said.descriptors)
+        }
+        (Err(errno), Some((COMMAND_FAILED, [step, ..]))) => {
+            *errno == Errno::PROTO && ChildStep::from_number(step).is_none()
+        }
+        (Ok(InitMessage::Gone), Some((kind, _))) => ![
+            ENDED,
+            CONNECTED,
+            COMMAND_STARTED,
+            COMMAND_FAILED,
+            COMMAND_ENDED,
+        ]
+        .contains(&kind),
         _ => false,
     };
     assert!(right, "{heard:?} for {:?}", said.numbers());
+}
+
+fn is_said(event: &CommandEvent, kind: u32, values: [i32; 3], descriptors: usize) -> bool {
+    let [first, second, third] = values;
+    match event {
+        CommandEvent::Started(pid, terminal) => {
+            kind == COMMAND_STARTED && *pid == first && terminal.is_some() == (descriptors > 0)
+        }
+        CommandEvent::Failed(step, index, errno) => {
+            kind == COMMAND_FAILED
+                && *step as i32 == first
+                && *index == second
+                && is_stated(*errno, third)
+        }
+        CommandEvent::Ended(pid, status) => {
+            kind == COMMAND_ENDED && (*pid, *status) == (first, second)
+        }
+    }
 }
 
 fn check_awaited(link: BorrowedFd<'_>, kind: u32, said: &Said<'_>) {

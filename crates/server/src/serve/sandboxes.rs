@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Extension;
@@ -30,36 +29,56 @@ use spec::sandboxes::SandboxName;
 /// When a client may ask again for a place that there is not.
 const RETRY_AFTER_S: u32 = 10;
 
-/// The number of sandboxes that are being created, while one of them is.
+/// Names of sandboxes that are being created; `None`: `runner` chooses it.
+pub(super) type Creating = Mutex<Vec<Option<String>>>;
+
+fn lock(creating: &Creating) -> MutexGuard<'_, Vec<Option<String>>> {
+    creating.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place for a sandbox, while it is being created.
 #[derive(Debug)]
-struct Admission(Arc<AtomicUsize>);
+struct Admission {
+    creating: Arc<Creating>,
+    name: Option<String>,
+}
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut creating = lock(&self.creating);
+        if let Some(at) = creating.iter().position(|name| *name == self.name) {
+            creating.swap_remove(at);
+        }
     }
 }
 
 impl Server {
     /// Refuses one more sandbox if there are enough.
-    async fn admit(&self) -> Result<Admission, ApiError> {
+    async fn admit(&self, name: Option<&SandboxName>) -> Result<Admission, ApiError> {
         // One call after the other: of two, one would not see the other's sandbox.
         let _turn = self.admission.lock().await;
-        // Before the list, which does not have sandboxes that are being created. One that starts meanwhile is
+        // Before the list, which has a sandbox once it has started. One without a name that starts meanwhile is
         // counted twice: rather too few than too many.
-        let creating = self.creating.load(Ordering::Relaxed);
-        let count = self.verbs.list().await?.sandboxes.len();
-        if count + creating >= self.max_sandboxes {
+        let creating = lock(&self.creating).clone();
+        let listed = self.verbs.list().await?.sandboxes;
+        let is_listed = |name: &String| listed.iter().any(|sandbox| sandbox.name == *name);
+        let is_new = |name: &&Option<String>| !name.as_ref().is_some_and(is_listed);
+        let count = listed.len() + creating.iter().filter(is_new).count();
+        if count >= self.max_sandboxes {
             self.metrics.refused(Refused::Sandboxes);
             let message = format!(
-                "{count} sandboxes of this user exist, and --max-sandboxes is {}",
+                "{count} sandboxes of this user exist or are being created, and --max-sandboxes is {}",
                 self.max_sandboxes
             );
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sandboxes", message);
             return Err(error.retry_after_s(RETRY_AFTER_S));
         }
-        self.creating.fetch_add(1, Ordering::Relaxed);
-        Ok(Admission(Arc::clone(&self.creating)))
+        let name = name.map(SandboxName::to_string);
+        lock(&self.creating).push(name.clone());
+        Ok(Admission {
+            creating: Arc::clone(&self.creating),
+            name,
+        })
     }
 
     /// The sandbox, named as the client names it.
@@ -215,7 +234,7 @@ pub(super) async fn make(
     if let Some(snapshot) = setup.snapshot {
         command.extend(["--".into(), snapshot.into_os_string()]);
     }
-    let admission = server.admit().await?;
+    let admission = server.admit(name.as_ref()).await?;
     let (verbs, place) = (server.verbs.clone(), place());
     // A client that goes meanwhile does not give the places back.
     let started = tokio::spawn(async move {

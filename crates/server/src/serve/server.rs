@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use axum::Extension;
@@ -15,6 +14,7 @@ use super::error::ApiError;
 use super::flags::Flags;
 use super::metrics::Metrics;
 use super::runs::Runs;
+use super::sandboxes::Creating;
 use super::templates::Templates;
 use super::terminals::Terminals;
 use super::verbs::Verbs;
@@ -66,7 +66,7 @@ pub(super) struct Server {
     /// Held while a call finds out whether there is a place for a sandbox.
     pub(super) admission: Mutex<()>,
     /// Sandboxes that are being created.
-    pub(super) creating: Arc<AtomicUsize>,
+    pub(super) creating: Arc<Creating>,
     pub(super) max_calls: usize,
     pub(super) calls: Arc<Semaphore>,
     pub(super) terminals: Terminals,

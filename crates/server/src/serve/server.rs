@@ -121,17 +121,31 @@ impl InSandbox {
     }
 }
 
+pub(super) fn malformed_path() -> ApiError {
+    ApiError::bad_request("path", "the path of the request cannot be read")
+}
+
+/// What the client may do, and the values of the path by the names of its route.
+///
+/// # Errors
+/// 400.
+pub(super) async fn names_of_path(
+    parts: &mut Parts,
+    server: &Shared,
+) -> Result<(Access, HashMap<String, String>), ApiError> {
+    let path = Path::<HashMap<String, String>>::from_request_parts(parts, server).await;
+    let Path(names) = path.map_err(|_rejection| malformed_path())?;
+    let access = Extension::<Access>::from_request_parts(parts, server).await;
+    let Extension(access) = access.map_err(|_rejection| malformed_path())?;
+    Ok((access, names))
+}
+
 impl FromRequestParts<Shared> for InSandbox {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<Self, ApiError> {
-        let malformed = || ApiError::bad_request("path", "the path of the request cannot be read");
-        let path = Path::<HashMap<String, String>>::from_request_parts(parts, server).await;
-        let Path(mut names) = path.map_err(|_rejection| malformed())?;
-        let Extension(access) = Extension::<Access>::from_request_parts(parts, server)
-            .await
-            .map_err(|_rejection| malformed())?;
-        let name = names.remove("name").ok_or_else(malformed)?;
+        let (access, mut names) = names_of_path(parts, server).await?;
+        let name = names.remove("name").ok_or_else(malformed_path)?;
         Ok(Self {
             access,
             name: access.sandbox(&name)?,

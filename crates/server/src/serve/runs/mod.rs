@@ -10,7 +10,6 @@ mod store;
 mod types;
 
 use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use axum::Extension;
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
@@ -36,7 +35,7 @@ use super::flags::Flags;
 use super::parameters::text;
 use super::query::Query;
 use super::routes::{Content, Route, document, schema};
-use super::server::{Shared, finish_in_place};
+use super::server::{Shared, finish_in_place, malformed_path, names_of_path};
 use super::templates::{self, Templates};
 use super::types::{Logs, Output};
 use super::workspace::Workspace;
@@ -223,13 +222,8 @@ impl FromRequestParts<Shared> for AtRun {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<Self, ApiError> {
-        let malformed = || ApiError::bad_request("path", "the path of the request cannot be read");
-        let path = Path::<HashMap<String, String>>::from_request_parts(parts, server).await;
-        let Path(mut names) = path.map_err(|_rejection| malformed())?;
-        let Extension(access) = Extension::<Access>::from_request_parts(parts, server)
-            .await
-            .map_err(|_rejection| malformed())?;
-        let id = names.remove("run").ok_or_else(malformed)?;
+        let (access, mut names) = names_of_path(parts, server).await?;
+        let id = names.remove("run").ok_or_else(malformed_path)?;
         let store = server.runs.store()?.clone();
         let known = blocking(move || store.find(access, &id)).await?;
         let known = known.ok_or_else(|| {

@@ -208,7 +208,10 @@ impl Received {
             },
             (Some(BundleReference::Path(path)), None) => {
                 if path.is_empty() || path.contains('\0') {
-                    return Err(ApiError::bad_request("bundle", "the path is none"));
+                    return Err(ApiError::bad_request(
+                        "bundle",
+                        "the path is empty or has a NUL",
+                    ));
                 }
                 // Not the archive on standard input.
                 let file = Path::new(".").join(&path);

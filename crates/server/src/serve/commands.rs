@@ -12,7 +12,6 @@ use super::body::{BodySender, channel, json, read_json};
 use super::error::ApiError;
 use super::events::{Form, Splitter, Start, output};
 use super::exec::{self, Piece, Wanted, check_variables};
-use super::id_file::IdFile;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared};
 use super::terminal::Reads;
@@ -83,10 +82,6 @@ pub(super) async fn start(
     let wanted: StartCommand = read_json(request.into_body()).await?;
     wanted.check()?;
     let has_terminal = wanted.tty.is_some();
-    let id_file = match has_terminal {
-        true => Some(IdFile::make(&server.workspace)?),
-        false => None,
-    };
     let command = Wanted {
         verbs: server.verbs.clone(),
         sandbox: at.name.clone(),
@@ -95,7 +90,7 @@ pub(super) async fn start(
         variables: wanted.env,
         argv: wanted.argv.into_iter().map(String::into_bytes).collect(),
         ends_with_client: wanted.kill_on_disconnect,
-        id_file,
+        tells_id: has_terminal,
     };
     if wanted.background {
         let printed = Verbs::run_command(command.command()?).await?;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
-use super::id_file::IdFile;
+use super::id_pipe::{IdPipe, pipe_from_child};
 use super::server::place;
 use super::terminal::{DEFAULT_TERM, Input, Reads};
 use super::verbs::{Verbs, has_timed_out, not_executed, read_start, refusal, signal, words};
@@ -43,7 +43,7 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// What comes of a command, in order; [`Piece::Ended`] last.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Its id, if [`Wanted::id_file`] asks for it.
+    /// Its id, if [`Wanted::tells_id`] asks for it.
     Started(u64),
     Stdout(Bytes),
     Stderr(Bytes),
@@ -69,7 +69,7 @@ pub(super) struct Wanted {
     pub(super) reads: Reads,
     /// Whether it ends if nobody takes its pieces any more.
     pub(super) ends_with_client: bool,
-    pub(super) id_file: Option<IdFile>,
+    pub(super) tells_id: bool,
 }
 
 impl Wanted {
@@ -84,7 +84,6 @@ impl Wanted {
         if let (Reads::Terminal(_), false) = (self.reads, self.variables.contains_key("TERM")) {
             line.push(DEFAULT_TERM.into());
         }
-        line.extend(self.id_file.as_ref().map(IdFile::word));
         line.extend(self.flags.iter().cloned());
         // Other users of the host can read the words, so the values are not among them.
         let variables = match self.variables.is_empty() {
@@ -143,7 +142,7 @@ fn pipe_of(bytes: Vec<u8>) -> std::io::Result<OwnedFd> {
     Ok(reader)
 }
 
-fn no_pipe(error: &std::io::Error) -> ApiError {
+pub(super) fn no_pipe(error: &std::io::Error) -> ApiError {
     ApiError::failed(format!("cannot make a pipe: {error}"))
 }
 
@@ -154,13 +153,17 @@ fn no_pipe(error: &std::io::Error) -> ApiError {
 /// It cannot be executed.
 pub(super) fn start(mut wanted: Wanted) -> Result<(mpsc::Receiver<Piece>, Arc<Input>), ApiError> {
     // The exit code alone does not tell how a command ended, and what it writes decides nothing.
-    let (result, result_end) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|error| no_pipe(&error.into()))?;
-    let result = pipe::Receiver::from_owned_fd(result).map_err(|error| no_pipe(&error))?;
+    let (result, result_end) = pipe_from_child()?;
     let flag = format!("--json=fd:{}", result_end.as_raw_fd());
     wanted.flags.push(flag.into());
+    let (id, id_end) = match wanted.tells_id {
+        true => IdPipe::make(&mut wanted.flags).map(|(id, end)| (Some(id), Some(end)))?,
+        false => (None, None),
+    };
     let mut command = wanted.command()?;
-    inherit(command.as_std_mut(), result_end);
+    for end in [Some(result_end), id_end].into_iter().flatten() {
+        inherit(command.as_std_mut(), end);
+    }
     let (child, input) = wanted.reads.spawn(&mut command)?;
     // And with it the other end: the document ends with the child.
     drop(command);
@@ -171,7 +174,7 @@ pub(super) fn start(mut wanted: Wanted) -> Result<(mpsc::Receiver<Piece>, Arc<In
     let held = Arc::clone(&input);
     tokio::spawn(async move {
         let mut client = Client(Some(sender));
-        let ended = match pump(child, wanted.ends_with_client, wanted.id_file, &mut client).await {
+        let ended = match pump(child, wanted.ends_with_client, id, &mut client).await {
             Ok(Done { code, message }) => {
                 let document = result.await.unwrap_or_default();
                 has_timed_out(&document, &message).map(|has_timed_out| Ended {
@@ -241,7 +244,7 @@ struct Done {
 async fn pump(
     mut child: Child,
     ends_with_client: bool,
-    mut id_file: Option<IdFile>,
+    mut id: Option<IdPipe>,
     client: &mut Client,
 ) -> Result<Done, ApiError> {
     let mut stdout = Source::new(child.stdout.take());
@@ -251,15 +254,15 @@ async fn pump(
     while stdout.is_open() || stderr.is_open() {
         let had_client = client.0.is_some();
         tokio::select! {
-            id = id_of(&mut id_file) => {
-                id_file = None;
-                client.send(Piece::Started(id)).await;
+            started = id_of(&mut id) => {
+                id = None;
+                client.send(Piece::Started(started)).await;
             }
             piece = stdout.next() => if let Some(piece) = piece {
                 // Written before the command wrote anything, and maybe not seen yet.
-                if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
-                    id_file = None;
-                    client.send(Piece::Started(id)).await;
+                if let Some(started) = id.as_mut().and_then(IdPipe::written) {
+                    id = None;
+                    client.send(Piece::Started(started)).await;
                 }
                 client.send(Piece::Stdout(piece)).await;
             },
@@ -275,8 +278,8 @@ async fn pump(
             signals.begin();
         }
     }
-    if let Some(id) = id_file.as_mut().and_then(IdFile::written) {
-        client.send(Piece::Started(id)).await;
+    if let Some(started) = id.as_mut().and_then(IdPipe::written) {
+        client.send(Piece::Started(started)).await;
     }
     let pid = child.id();
     let ended = tokio::select! {
@@ -291,9 +294,9 @@ async fn pump(
 }
 
 /// Never, if it is known already.
-async fn id_of(file: &mut Option<IdFile>) -> u64 {
-    match file {
-        Some(file) => file.id().await,
+async fn id_of(pipe: &mut Option<IdPipe>) -> u64 {
+    match pipe {
+        Some(pipe) => pipe.id().await,
         None => std::future::pending().await,
     }
 }

@@ -134,7 +134,7 @@ pub(super) async fn run(
         argv,
         reads: Reads::Nothing,
         ends_with_client: false,
-        id_file: None,
+        tells_id: false,
     };
     let (pieces, _input) = exec::start(wanted)?;
     let done = collect(pieces, PRINTED_BYTES_MAX).await;

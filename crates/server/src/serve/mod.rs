@@ -16,7 +16,7 @@ mod files;
 mod flags;
 mod form;
 mod hmac;
-mod id_file;
+mod id_pipe;
 mod lifetimes;
 mod listeners;
 mod mcp;

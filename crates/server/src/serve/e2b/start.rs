@@ -25,7 +25,6 @@ use crate::serve::access::Access;
 use crate::serve::body::{STALL, set_type};
 use crate::serve::error::ApiError;
 use crate::serve::exec::{self, Piece, Wanted, check_variables};
-use crate::serve::id_file::IdFile;
 use crate::serve::server::finish_in_place;
 use crate::serve::terminal::Reads;
 
@@ -144,7 +143,7 @@ async fn begin(calls: &Calls, record: &Arc<Record>, request: Request) -> Result<
         argv: argv.map(|word| word.clone().into_bytes()).collect(),
         reads,
         ends_with_client: false,
-        id_file: Some(IdFile::make(&calls.server.workspace)?),
+        tells_id: true,
     };
     let launch = Launch {
         calls: Arc::clone(calls),

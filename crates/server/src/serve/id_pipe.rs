@@ -1,54 +1,45 @@
 //! How `runner sandbox exec --id-file` tells the id of a command that has started.
 
 use std::ffi::OsString;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
-use tempfile::TempDir;
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
 use super::error::ApiError;
-use super::workspace::Workspace;
+use super::exec::no_pipe;
 
-const NAME: &str = "id";
 /// A number of 64 bits, and its end of line.
 const LINE_BYTES_MAX: usize = 21;
 
-/// A pipe with a name that a child opens: no descriptor is inherited, which would also be by other children.
+/// A pipe, and the end that a child inherits.
+///
+/// # Errors
+/// The process has no descriptors left.
+pub(super) fn pipe_from_child() -> Result<(pipe::Receiver, OwnedFd), ApiError> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| no_pipe(&error.into()))?;
+    let reader = pipe::Receiver::from_owned_fd(reader).map_err(|error| no_pipe(&error))?;
+    Ok((reader, writer))
+}
+
+/// The server's end of the pipe that gets the id.
 #[derive(Debug)]
-pub(super) struct IdFile {
-    directory: TempDir,
-    /// Open for writing, too: so it has no end while nobody has opened it.
+pub(super) struct IdPipe {
     pipe: pipe::Receiver,
     line: Vec<u8>,
 }
 
-impl IdFile {
+impl IdPipe {
+    /// Adds the flag of `runner sandbox exec`, and returns the end that it inherits as well.
+    ///
     /// # Errors
-    /// 500.
-    pub(super) fn make(workspace: &Workspace) -> Result<Self, ApiError> {
-        let failed = |error: std::io::Error| {
-            ApiError::failed(format!("cannot make a pipe for the id: {error}"))
-        };
-        let directory = workspace.make()?;
-        let path = directory.path().join(NAME);
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-            .map_err(|errno| failed(errno.into()))?;
-        let opened = pipe::OpenOptions::new()
-            .read_write(true)
-            .open_receiver(&path);
-        Ok(Self {
-            directory,
-            pipe: opened.map_err(failed)?,
-            line: Vec::new(),
-        })
-    }
-
-    /// The flag of `runner sandbox exec`.
-    pub(super) fn word(&self) -> OsString {
-        let mut word = OsString::from("--id-file=");
-        word.push(self.directory.path().join(NAME));
-        word
+    /// The process has no descriptors left.
+    pub(super) fn make(flags: &mut Vec<OsString>) -> Result<(Self, OwnedFd), ApiError> {
+        let (pipe, end) = pipe_from_child()?;
+        flags.push(format!("--id-file=fd:{}", end.as_raw_fd()).into());
+        let line = Vec::new();
+        Ok((Self { pipe, line }, end))
     }
 
     /// Waits until it has been written.

@@ -392,7 +392,7 @@ fn what_is_not_private_or_not_loopback_is_refused_at_the_start() {
         ),
         (
             vec!["--templates", &file("t1", TEMPLATES, 0o666)],
-            "nobody else may write",
+            "writable by nobody else",
         ),
         (
             vec!["--templates", &file("t2", "a: --rw", 0o600)],

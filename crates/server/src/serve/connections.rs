@@ -27,7 +27,7 @@ use super::error::ApiError;
 use super::listeners::Listeners;
 use super::metrics::Refused;
 use super::server::Shared;
-use super::stalls::Stalls;
+use super::write_timeout::WriteTimeout;
 
 /// Most connections of each socket; more wait.
 const CONNECTIONS_MAX: usize = 256;
@@ -176,7 +176,7 @@ async fn attend(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Stalls::new(stream, STALL)), service);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream, STALL)), service);
     tokio::pin!(connection);
     // An error is that of a client that has gone or speaks no HTTP: nobody is left to tell.
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Errors of calls: a status, and a document with a code, a message and what to do.
+//! Errors of calls: an HTTP status, and a document with code, message and hint.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -39,7 +39,7 @@ impl ApiError {
         Self::new(
             StatusCode::UNAUTHORIZED,
             "token",
-            "the header `Authorization: Bearer TOKEN` has not the token of --token-file",
+            "the header `Authorization: Bearer TOKEN` is missing or wrong",
         )
     }
 
@@ -62,13 +62,13 @@ impl ApiError {
         self
     }
 
-    /// 404, if a copy or a watch failed since there is no such file or directory.
-    pub(super) fn or_no_file(mut self) -> Self {
+    /// Sets the status to 404 if a copy or a watch failed with ENOENT.
+    pub(super) fn or_not_found(mut self) -> Self {
         let is_missing = self
             .body
             .message
             .ends_with("No such file or directory (os error 2)");
-        if ["copy_failed", "watch_failed"].contains(&&*self.body.code) && is_missing {
+        if is_missing && matches!(&*self.body.code, "copy_failed" | "watch_failed") {
             self.status = StatusCode::NOT_FOUND;
             self.body.code = "no_file".to_owned();
         }
@@ -83,7 +83,7 @@ impl ApiError {
         *self.body
     }
 
-    /// For the line that says why the server does not start.
+    /// Message, code and hint, for a server that does not start.
     pub(super) fn in_one_line(&self) -> String {
         let hint = self.body.hint.iter().map(|hint| format!("; {hint}"));
         format!(

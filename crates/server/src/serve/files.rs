@@ -136,7 +136,7 @@ async fn copy_out(
     match copying.await {
         Ok(Some(_printed)) => Ok(()),
         Ok(None) => Err(too_large(server)),
-        Err(error) => Err(error.or_no_file()),
+        Err(error) => Err(error.or_not_found()),
     }
 }
 
@@ -260,7 +260,7 @@ impl Upload {
             OsString::from_vec(destination),
         ]);
         let copied = server.verbs.run(command).await;
-        copied.map(drop).map_err(ApiError::or_no_file)
+        copied.map(drop).map_err(ApiError::or_not_found)
     }
 }
 

@@ -29,7 +29,6 @@ mod routes;
 mod runs;
 mod sandboxes;
 mod server;
-mod stalls;
 mod templates;
 mod terminal;
 mod terminals;
@@ -37,6 +36,7 @@ mod types;
 mod verbs;
 mod watching;
 mod workspace;
+mod write_timeout;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write as _};

@@ -1,6 +1,6 @@
-//! The parameters of queries, as the table of routes names them.
+//! Query parameters, for the table of routes.
 
-/// A parameter of a query.
+/// A query parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
@@ -8,12 +8,12 @@ pub(super) struct Parameter {
     pub(super) description: &'static str,
 }
 
-/// What the value of a parameter is.
+/// Type of a parameter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParameterKind {
-    /// A path in the sandbox, which the call needs.
+    /// A path in the sandbox, required.
     Path,
-    /// `true` or `false`, which is the default.
+    /// `true` or `false` (default).
     Switch,
     /// Permission bits.
     Mode,

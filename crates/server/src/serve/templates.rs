@@ -1,4 +1,4 @@
-//! Templates: what clients with the token may create.
+//! Templates: lists of flags that clients with the token choose from.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use super::error::ApiError;
 use super::own_file;
 use spec::path::escape;
 
-/// Flags of `runner sandbox create`, or of `runner exec`, by the names of templates.
+/// Flags of `runner sandbox create`, or of `runner exec`, by template name.
 pub(super) type Templates = BTreeMap<String, Vec<String>>;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -20,13 +20,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Reads the file that the flag `option` names.
 ///
 /// # Errors
-/// A message: others can change the file, or it is not a document of this form.
+/// A message: others can write to the file, or it is malformed.
 pub(super) fn read(option: &str, path: &Path) -> Result<Templates, String> {
     let shown = format!("{option} {}", escape(path.as_os_str().as_bytes()));
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let opened = own_file::open(path, OFlags::empty(), 0o022).map_err(failed)?;
     let file = opened.ok_or_else(|| {
-        format!("{shown}: expected a file of yours that nobody else may write: chmod go-w FILE")
+        format!("{shown}: must belong to you and be writable by nobody else: chmod go-w FILE")
     })?;
     let mut text = String::new();
     let read = file
@@ -48,11 +48,11 @@ pub(super) fn read(option: &str, path: &Path) -> Result<Templates, String> {
     Ok(templates)
 }
 
-/// The flags of what a client creates: those of the template that it names, and its own. `option` is the flag of
-/// this server that names the templates.
+/// Returns the flags for a new sandbox or run: those of the template `wanted`, then those of the client.
+/// `option` is the flag of the server that names the file of templates.
 ///
 /// # Errors
-/// 403: the client may not have them. 400: one cannot be a flag.
+/// 403: no or an unknown template, or flags that the client may not send. 400: an invalid flag.
 pub(super) fn flags_for(
     templates: &Templates,
     option: &str,
@@ -61,21 +61,21 @@ pub(super) fn flags_for(
     flags: &[String],
 ) -> Result<Vec<String>, ApiError> {
     let shown = wanted.map(|name| escape(name.as_bytes()));
-    let known = || match templates.is_empty() {
-        true => format!("this server has no such templates: {option} names a file of them"),
-        false => {
-            let names = templates.keys().map(|name| escape(name.as_bytes()));
-            format!(
-                "templates of this server: {}",
-                names.collect::<Vec<_>>().join(", ")
-            )
+    let known = || {
+        if templates.is_empty() {
+            return format!("no templates: start the server with {option} FILE");
         }
+        let names = templates.keys().map(|name| escape(name.as_bytes()));
+        format!(
+            "templates of this server: {}",
+            names.collect::<Vec<_>>().join(", ")
+        )
     };
     let template = wanted.map(|name| templates.get(name));
     match (access, template) {
         (Access::Templates | Access::E2b, None) => Err(ApiError::forbidden(
             "template_needed",
-            "a client of --listen names a template",
+            "clients of --listen must name a template",
         )
         .with_hint(known())),
         (Access::Templates | Access::E2b, Some(_)) if !flags.is_empty() => {
@@ -96,10 +96,10 @@ pub(super) fn flags_for(
     }
 }
 
-/// Checks the words that come before the name of the sandbox.
+/// Refuses arguments that are not flags, or that a call cannot use.
 ///
 /// # Errors
-/// A message: one cannot be a flag of a call.
+/// A message with the refused argument.
 fn check_flags(flags: &[String]) -> Result<(), String> {
     let is_flag = |word: &str, flag: &str| {
         word.strip_prefix(flag)
@@ -107,7 +107,7 @@ fn check_flags(flags: &[String]) -> Result<(), String> {
     };
     if flags.first().is_some_and(|word| !word.starts_with('-')) {
         return Err(format!(
-            "`{}` is not a flag: expected one such as `-m` first",
+            "expected a flag such as `-m`, found `{}`",
             escape(flags[0].as_bytes())
         ));
     }
@@ -121,19 +121,17 @@ fn check_flags(flags: &[String]) -> Result<(), String> {
             return Err(format!("`{shown}` has a NUL"));
         }
         if word == "--" {
-            return Err("`--` ends the flags: expected flags alone".to_owned());
+            return Err("`--` is not a flag".to_owned());
         }
         if value.starts_with("fd:") {
-            return Err(format!(
-                "`{shown}` is a descriptor of the caller, which a call has not"
-            ));
+            return Err(format!("`{shown}`: a call cannot pass file descriptors"));
         }
-        // It decides which sandboxes a client may use.
+        // The name decides which clients may use a sandbox.
         if is_flag(word, "--name") {
-            return Err("`--name` is the field `name` of the call".to_owned());
+            return Err("`--name`: use the field `name`".to_owned());
         }
         if ["-h", "--help", "--version"].contains(&word.as_str()) {
-            return Err(format!("`{shown}` prints a text and creates nothing"));
+            return Err(format!("`{shown}` only prints a text"));
         }
     }
     Ok(())

@@ -91,7 +91,7 @@ impl Watch {
                     self.read.extend_from_slice(&bytes);
                 }
                 Some(Piece::Stderr(_) | Piece::Started(_)) => (),
-                Some(Piece::Ended(Err(error))) => return Err(error.or_no_file()),
+                Some(Piece::Ended(Err(error))) => return Err(error.or_not_found()),
                 Some(Piece::Stdout(_) | Piece::Ended(Ok(_))) | None => return Err(malformed()),
             }
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::answers::{Problem, unsupported};
 use super::records::{E2B, Living, Record, now_unix_ms};
-use super::{Calls, ENVD_VERSION, Service, record};
+use super::{Calls, ENVD_VERSION, Service, find_record};
 use crate::serve::access::Access;
 use crate::serve::body;
 use crate::serve::error::ApiError;
@@ -430,7 +430,7 @@ pub(super) async fn health(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if headers.contains_key("e2b-sandbox-id") {
-        let record = record(&calls, &headers).await?;
+        let record = find_record(&calls, &headers).await?;
         let living = calls.living(&record.id).await;
         living.map_err(|_ended| Problem::not_running())?;
     }

@@ -1,7 +1,6 @@
-//! `--api e2b`: what the SDKs of E2B ask their service and the agent in a sandbox (`envd`) for.
+//! `--api e2b`: the API of E2B for its SDKs: the control plane, and the agent in a sandbox (`envd`).
 //!
-//! Both parts are on one port. What the SDKs need and the verbs of `runner` do not keep is in memory: the
-//! streams of commands.
+//! Both are on one port. The streams of commands are in memory, since `runner` does not keep them.
 
 mod answers;
 mod control;
@@ -36,29 +35,29 @@ use records::{Record, Records, now_unix_ms};
 use spec::utc::text_of_milliseconds;
 use watchers::Watchers;
 
-/// What all calls share.
+/// The state of all handlers.
 #[derive(Debug)]
 struct Service {
     server: Shared,
     key: Arc<Token>,
     records: Records,
-    /// As the sandboxes write the start of a command.
+    /// When the server started, in the format of a command's `started_at`.
     started_at: String,
     watchers: Watchers,
 }
 
-/// The versions of the SDKs that the tests use, by their registries.
+/// Versions of the SDKs that the tests use, by registry.
 pub(crate) const TESTED: [(&str, &str); 2] = [("PyPI", "2.63.0"), ("npm", "2.51.0")];
 
 type Calls = Arc<Service>;
 
-/// The port of `envd` in a sandbox, which is in every URL and header.
+/// The port of `envd` in a sandbox, in every URL and header.
 const ENVD_PORT: &str = "49983";
 
 const DRAINED_BYTES_MAX: u64 = 64 << 10;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// The version of `envd` whose calls these are: uploads without multipart, no metadata of files yet.
+/// The version of `envd` that this is compatible with: uploads without multipart, no file metadata.
 const ENVD_VERSION: &str = "0.5.7";
 
 pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
@@ -71,7 +70,9 @@ pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
     });
     control_routes()
         .route_layer(from_fn_with_state(Arc::clone(&calls), check_key))
-        .merge(envd_routes().route_layer(from_fn_with_state(Arc::clone(&calls), find_record)))
+        .merge(
+            envd_routes().route_layer(from_fn_with_state(Arc::clone(&calls), check_access_token)),
+        )
         .route("/health", get(control::health))
         .fallback(async || Problem::from(no_route()))
         .method_not_allowed_fallback(async || Problem::from(no_route()))
@@ -139,27 +140,31 @@ async fn unsupported() -> Unary {
     Unary::from(answers::unsupported("this call is not supported"))
 }
 
-/// Gives each call a place until its answer has been sent.
+/// Counts each call in `--max-calls` until its response is sent.
 async fn admit(State(calls): State<Calls>, request: Request, next: Next) -> Response {
-    let is_free = request.uri().path() == "/health";
-    take_place(&calls.server, ("any", "e2b"), is_free, request, next).await
+    let is_exempt = request.uri().path() == "/health";
+    take_place(&calls.server, ("any", "e2b"), is_exempt, request, next).await
 }
 
-/// Of the service: the header that has the API key.
+/// For the control plane: checks the API key.
 async fn check_key(State(calls): State<Calls>, request: Request, next: Next) -> Response {
-    match one(request.headers(), "x-api-key") {
+    match single_header(request.headers(), "x-api-key") {
         Some(key) if calls.key.is(key) => next.run(request).await,
         _ => {
             calls.server.metrics.refused(Refused::Token);
-            let message = "the header X-API-Key has not the key of --token-file: E2B_API_KEY names it for the SDKs";
+            let message = "the header X-API-Key is missing or wrong: set E2B_API_KEY to the key";
             refuse(request, answers::unauthorized(message).into()).await
         }
     }
 }
 
-/// Of a sandbox: the headers that name it, and have its access token.
-async fn find_record(State(calls): State<Calls>, mut request: Request, next: Next) -> Response {
-    match record(&calls, request.headers()).await {
+/// For `envd`: finds the sandbox by its id, and checks the access token.
+async fn check_access_token(
+    State(calls): State<Calls>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match find_record(&calls, request.headers()).await {
         Ok(record) => {
             request.extensions_mut().insert(record);
             next.run(request).await
@@ -168,8 +173,8 @@ async fn find_record(State(calls): State<Calls>, mut request: Request, next: Nex
     }
 }
 
-/// Reads a short body first: a connection with one that was not read is closed, and the SDKs would use
-/// it for their next call.
+/// Reads a short body first: hyper closes a connection with an unread body, and the SDKs would use it for
+/// their next call.
 async fn refuse(request: Request, problem: Problem) -> Response {
     let drain = async {
         let mut pieces = Pieces::new(request.into_body(), DRAINED_BYTES_MAX)?;
@@ -185,8 +190,8 @@ async fn refuse(request: Request, problem: Problem) -> Response {
     }
 }
 
-async fn record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Problem> {
-    let id = one(headers, "e2b-sandbox-id").and_then(|id| std::str::from_utf8(id).ok());
+async fn find_record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Problem> {
+    let id = single_header(headers, "e2b-sandbox-id").and_then(|id| std::str::from_utf8(id).ok());
     let Some(id) = id else {
         return Err(ApiError::bad_request(
             "sandbox_id",
@@ -195,30 +200,30 @@ async fn record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>, Pro
         .with_hint("E2B_SANDBOX_URL makes the SDKs send it")
         .into());
     };
-    if one(headers, "e2b-sandbox-port").is_some_and(|port| port != ENVD_PORT.as_bytes()) {
+    if single_header(headers, "e2b-sandbox-port").is_some_and(|port| port != ENVD_PORT.as_bytes()) {
         return Err(answers::unsupported("ports of sandboxes are not published").into());
     }
-    // First: who has no token of it is not told whether there is such a sandbox.
+    // Before the search: without its token, nobody learns whether the sandbox exists.
     let token = calls.key.of_sandbox(id);
-    if !one(headers, "x-access-token").is_some_and(|found| token.is(found)) {
+    if !single_header(headers, "x-access-token").is_some_and(|found| token.is(found)) {
         calls.server.metrics.refused(Refused::Token);
         return Err(answers::unauthorized(
-            "the header X-Access-Token has not the token that the sandbox was created with",
+            "the header X-Access-Token is missing or is not the token of the sandbox",
         )
         .into());
     }
     if let Some(record) = calls.records.get(id) {
         return Ok(record);
     }
-    // It may be from before this server was started.
+    // The sandbox may be older than this server.
     let living = calls.living(id).await;
     living
         .map(|living| living.record)
         .map_err(Problem::or_not_running)
 }
 
-/// The value of a header that is there once.
-fn one<'headers>(headers: &'headers HeaderMap, name: &str) -> Option<&'headers [u8]> {
+/// The value of a header that occurs once.
+fn single_header<'headers>(headers: &'headers HeaderMap, name: &str) -> Option<&'headers [u8]> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Some(value.as_bytes()),

@@ -20,7 +20,7 @@ use super::answers::{Unary, unsupported};
 use super::frames;
 use super::processes::{Process, Pty, Selector, no_process};
 use super::records::{Record, lock};
-use super::{Calls, Service, one};
+use super::{Calls, Service, single_header};
 use crate::serve::access::Access;
 use crate::serve::body::{STALL, set_type};
 use crate::serve::error::ApiError;
@@ -56,7 +56,7 @@ struct Start {
 
 /// Refuses another user than that of the sandbox.
 pub(super) fn check_user(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(value) = one(headers, "authorization") else {
+    let Some(value) = single_header(headers, "authorization") else {
         return Ok(());
     };
     let encoded = value.strip_prefix(b"Basic ").unwrap_or_default();
@@ -96,7 +96,7 @@ impl Config {
 }
 
 fn timeout_ms(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = one(headers, "connect-timeout-ms") else {
+    let Some(value) = single_header(headers, "connect-timeout-ms") else {
         return Ok(None);
     };
     let is_number = value.iter().all(u8::is_ascii_digit) && value.len() <= 10;

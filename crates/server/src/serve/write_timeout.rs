@@ -1,4 +1,4 @@
-//! A connection that fails when its client takes nothing for a time.
+//! A connection whose writes time out if the client does not read.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -8,38 +8,38 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// hyper has a limit of time for heads only: an answer that nobody reads would hold its call for ever.
+/// hyper limits only the time for request headers: a call whose response nobody reads would never end.
 #[derive(Debug)]
-pub(super) struct Stalls<Stream> {
+pub(super) struct WriteTimeout<Stream> {
     stream: Stream,
     limit: Duration,
-    /// Runs while a write waits.
-    waits: bool,
+    /// Whether a write is pending; `timer` runs meanwhile.
+    is_waiting: bool,
     timer: Pin<Box<Sleep>>,
 }
 
-impl<Stream> Stalls<Stream> {
+impl<Stream> WriteTimeout<Stream> {
     pub(super) fn new(stream: Stream, limit: Duration) -> Self {
         Self {
             stream,
             limit,
-            waits: false,
+            is_waiting: false,
             timer: Box::pin(sleep(limit)),
         }
     }
 
-    /// What a write returned, or an error if it has waited too long.
-    fn judge<T>(
+    /// Returns the result of a write, or `TimedOut` if it was pending for `limit`.
+    fn check_time<T>(
         &mut self,
         written: Poll<io::Result<T>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.waits = false;
+            self.is_waiting = false;
             return written;
         }
-        if !self.waits {
-            self.waits = true;
+        if !self.is_waiting {
+            self.is_waiting = true;
             self.timer.as_mut().reset(Instant::now() + self.limit);
         }
         ready!(self.timer.as_mut().poll(context));
@@ -47,7 +47,7 @@ impl<Stream> Stalls<Stream> {
     }
 }
 
-impl<Stream: AsyncRead + Unpin> AsyncRead for Stalls<Stream> {
+impl<Stream: AsyncRead + Unpin> AsyncRead for WriteTimeout<Stream> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -57,14 +57,14 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for Stalls<Stream> {
     }
 }
 
-impl<Stream: AsyncWrite + Unpin> AsyncWrite for Stalls<Stream> {
+impl<Stream: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<Stream> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(written, context)
+        self.check_time(written, context)
     }
 
     fn poll_write_vectored(
@@ -73,7 +73,7 @@ impl<Stream: AsyncWrite + Unpin> AsyncWrite for Stalls<Stream> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.judge(written, context)
+        self.check_time(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -82,7 +82,7 @@ impl<Stream: AsyncWrite + Unpin> AsyncWrite for Stalls<Stream> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(flushed, context)
+        self.check_time(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -105,10 +105,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+    fn a_write_times_out_if_nobody_reads_but_not_for_a_slow_reader() {
         block_on(async {
             let (client, server) = tokio::io::duplex(16);
-            let mut server = Stalls::new(server, LIMIT);
+            let mut server = WriteTimeout::new(server, LIMIT);
             let written = server.write_all(&[0; 64]).await;
             assert_eq!(
                 written.expect_err("nobody reads").kind(),
@@ -118,10 +118,10 @@ mod tests {
         });
         block_on(async {
             let (mut client, server) = tokio::io::duplex(16);
-            let mut server = Stalls::new(server, LIMIT);
+            let mut server = WriteTimeout::new(server, LIMIT);
             let reads = async {
                 let mut piece = [0; 8];
-                // Longer than the limit together, and never as long at once.
+                // Each pause is shorter than the limit, all together are longer.
                 for _ in 0..8 {
                     sleep(LIMIT / 4).await;
                     client.read_exact(&mut piece).await.expect("read");

@@ -3,7 +3,7 @@
 use crate::cli::output::render;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
-use crate::run::verbs::doctor::look;
+use crate::run::verbs::doctor::collect_facts;
 use spec::diagnosis::{Diagnosis, Item, Need, Verdict};
 use spec::host_policy::HostPolicy;
 use spec::report::EnforcementState;
@@ -17,7 +17,7 @@ const STATE_COLUMNS: usize = 8;
 /// The calling process must have one thread only.
 #[must_use]
 pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: bool) -> u8 {
-    let diagnosis = match look(caller, policy) {
+    let diagnosis = match collect_facts(caller, policy) {
         Ok(facts) => diagnose(&facts),
         Err(error) => return printer.failure(&error.report()),
     };

@@ -252,7 +252,7 @@ impl<'run> Execution<'run> {
             .pause_during(|| run.materialize_sources(resolved, prepared, resources, self.signals));
         let mut materialized = materialized.map_err(|error| self.or_cancelled(error))?;
         self.report.record_sources(&mut materialized);
-        let mut sources = self.report.unwrap_part(materialized.sources)?;
+        let mut sources = self.report.take_result(materialized.sources)?;
         if let Some(learning) = run.learning() {
             learning.mount(resolved, &mut sources, prepared, resources)?;
         }
@@ -492,7 +492,7 @@ impl<'run> Execution<'run> {
         report.emit_outputs(&run.masks.borrow());
         if let Some(directory) = run.make_kept_directory(&mut resources.record, report.run_id())? {
             report.record_kept_directory(&directory);
-            report.unwrap_part(copy_kept_directories(launched, &directory))?;
+            report.take_result(copy_kept_directories(launched, &directory))?;
         }
         run.harvest(launched, report.has_succeeded())
     }

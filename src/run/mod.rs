@@ -43,7 +43,7 @@ use crate::run::events::EventStream;
 use crate::run::learning::Learning;
 use crate::run::preparation::nested::PreparationRun;
 use crate::run::recorder::Recorder;
-use crate::run::reporting::{Beginning, ReportBuilder};
+use crate::run::reporting::{ReportBuilder, RunStart};
 use crate::run::staying::StayingSandbox;
 use sandbox::launch::Launched;
 use sandbox::prefork::Prefork;
@@ -93,17 +93,17 @@ fn execute_with(
     // The caller's umask must not narrow the explicit modes of files that are created here.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     let seed = random_bytes();
-    let beginning = Beginning::now(*seed.as_ref().unwrap_or(&[0; 10]));
+    let start = RunStart::now(*seed.as_ref().unwrap_or(&[0; 10]));
     let masks = RefCell::new(Masks::default());
     let run = Run {
         request,
         policy,
-        start_unix_s: beginning.unix_s(),
+        start_unix_s: start.unix_s(),
         masks: &masks,
         preparing: None,
         last,
     };
-    let report = beginning.report();
+    let report = start.report();
     let recorded = last.map_or(Ok(None), |last| last.recorder.started(request, &report));
     let events = last.map(|last| last.events.clone()).unwrap_or_default();
     let mut report = ReportBuilder::new(report, events);
@@ -119,7 +119,7 @@ fn execute_with(
 /// Returns the report of an invocation that was refused before it became a run.
 pub(crate) fn refused_report(error: ErrorReport) -> Report {
     // Without random bytes the id may not be unique. That is no risk: nothing on the host has its name.
-    let mut report = Beginning::now(random_bytes().unwrap_or_default()).report();
+    let mut report = RunStart::now(random_bytes().unwrap_or_default()).report();
     report.error = Some(error);
     report
 }

@@ -108,7 +108,7 @@ impl ReportBuilder {
         self.phases.emit_denials(&self.report.denials, masks);
     }
 
-    /// Emits what the running body was denied for the first time, masked as the report will be.
+    /// Emits denials that are new for the running body, masked as the report will be.
     pub(super) fn emit_first_denials(&self, denials: &[Denial], masks: &Masks) {
         self.phases.emit_first_denials(denials, masks);
     }
@@ -148,7 +148,7 @@ impl ReportBuilder {
         report
     }
 
-    /// The parts that report and plan share.
+    /// Returns the parts that the report and the plan share.
     pub(super) fn into_plan(self) -> (Plan, Vec<WarningReport>) {
         (self.report.plan, self.report.warnings)
     }
@@ -161,7 +161,7 @@ impl ReportBuilder {
         self.report.outcome
     }
 
-    /// Whether the body exited with 0 and no output is wrong so far.
+    /// Whether the body exited with 0 and no output has failed so far.
     pub(super) fn has_succeeded(&self) -> bool {
         let exit = self.report.exit.and_then(|exit| exit.code);
         self.report.outcome == Outcome::Exited && exit == Some(0)
@@ -172,7 +172,7 @@ impl ReportBuilder {
     }
 
     /// Adds the warnings of a stage to the report and returns its value.
-    pub(super) fn unwrap_part<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
+    pub(super) fn take_result<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
         self.warn(part.warnings);
         part.result
     }
@@ -260,7 +260,7 @@ impl ReportBuilder {
     }
 
     /// Records what is known when the body has ended: streams, network, usage, exit, outcome.
-    /// Returns the output document if it is standard output.
+    /// Returns the output document if the body wrote it to standard output.
     pub(super) fn record_end(
         &mut self,
         watched: Watched,
@@ -304,11 +304,11 @@ impl ReportBuilder {
             signals: signals.observation,
             ..Observation::default()
         };
-        self.judge_end(&watched.observed, resources, supervised, launched);
+        self.record_exit(&watched.observed, resources, supervised, launched);
         watched.document
     }
 
-    /// What the body printed, for its output document.
+    /// What the output document is read from.
     pub(super) fn body_output<'run>(&'run self, document: Option<&'run [u8]>) -> BodyOutput<'run> {
         BodyOutput {
             stdout: &self.report.stdout,
@@ -348,7 +348,7 @@ impl ReportBuilder {
     }
 
     /// Records how the body ended: usage, exit, outcome.
-    fn judge_end(
+    fn record_exit(
         &mut self,
         observed: &Observed,
         resources: &Resources,
@@ -389,7 +389,7 @@ impl ReportBuilder {
                 .extend(started.and_then(StartedProgram::warning));
         }
         if report.exit.is_some_and(|exit| exit.code == Some(0)) {
-            // The argument was not a file name for the command, or it does not need the file.
+            // The argument was no file name, or the command does not need the file.
             report
                 .warnings
                 .retain(|warning| warning.code != ARGUMENT_NOT_VISIBLE);
@@ -424,7 +424,7 @@ impl ReportBuilder {
     }
 }
 
-/// The words, escaped for the report.
+/// Escapes arguments for the report.
 #[must_use]
 pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
@@ -443,7 +443,7 @@ fn describe_init_end(raw_status: Option<i32>) -> String {
     }
 }
 
-/// Files of the writable space count as memory: explains an out-of-memory body that filled its disk.
+/// Files in the writable space count as memory: warns if they filled a quarter of the limit.
 fn warn_of_files_in_memory(
     usage: &Usage,
     counted: &Counted,
@@ -455,16 +455,17 @@ fn warn_of_files_in_memory(
     Some(WarningReport::new("memory_was_files", message))
 }
 
-/// The outcome is that of the first process, so killed processes beside it need a warning.
+/// The outcome is that of the first process: warns if other processes were killed.
 fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
     let killed = match usage.oom_kills {
         None | Some(0) => return None,
         Some(1) => "1 process was".to_owned(),
         Some(count) => format!("{} were", units::count(count, "process")),
     };
-    let continued = match outcome {
-        Outcome::Exited => ", and the command went on",
-        _ => "",
+    let continued = if outcome == Outcome::Exited {
+        ", and the command went on"
+    } else {
+        ""
     };
     let message = format!(
         "{killed} killed at the memory limit of {}{continued}; a higher --memory \
@@ -474,7 +475,7 @@ fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Opt
     Some(WarningReport::new("memory_kills", message))
 }
 
-/// Of a sandbox that stays: a limit of one command may be the one that was reached.
+/// For a sandbox that stays: the limit may be that of one command.
 fn warn_of_kills_in_commands(usage: &Usage) -> Option<WarningReport> {
     let killed = usage.oom_kills.filter(|count| *count > 0)?;
     let killed = units::count(killed, "process");
@@ -484,25 +485,26 @@ fn warn_of_kills_in_commands(usage: &Usage) -> Option<WarningReport> {
 
 /// The complete captured output if it is text; a truncated part could be misread.
 #[must_use]
-pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
+pub(super) fn complete_text(stream: &StreamReport) -> Option<&[u8]> {
     stream
         .text()
         .filter(|_| stream.dropped_bytes == 0)
         .map(str::as_bytes)
 }
 
-pub(super) struct Beginning {
+/// Time and id of a new run.
+pub(super) struct RunStart {
     since_1970: Duration,
     run_id: String,
 }
 
-impl Beginning {
-    /// `seed` makes the id unique.
-    pub(super) fn now(seed: [u8; 10]) -> Self {
+impl RunStart {
+    /// `random` makes the id unique.
+    pub(super) fn now(random: [u8; 10]) -> Self {
         let since_1970 = now();
         Self {
             since_1970,
-            run_id: ulid(unix_ms(since_1970), seed),
+            run_id: ulid(unix_ms(since_1970), random),
         }
     }
 

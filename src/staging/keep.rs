@@ -1,8 +1,8 @@
 //! `--keep`: copies a tree from the scratch root into a new directory.
 //!
 //! The tree may be 100,000 levels deep: the walk uses no recursion and no paths, and only the innermost
-//! levels keep their descriptors. The way up opens `..` and compares it with the directory that was
-//! there on the way down.
+//! levels keep their descriptors. On the way up, `..` is opened and must be the directory of the way
+//! down.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -21,19 +21,19 @@ use spec::path::{escape, escape_path};
 use spec::units;
 use sys::file::write_all;
 
-/// Levels that are open at once, on each side.
+/// Levels with open descriptors, in the source and in the copy.
 const OPEN_LEVELS_MAX: usize = 64;
 
 /// The copied part of a tree.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Regular files that were copied.
+    /// Copied regular files.
     pub files: u64,
-    /// Directories that were made, the top one included.
+    /// Created directories, the top one included.
     pub directories: u64,
-    /// Symbolic links that were made again, wherever they point.
+    /// Copied symbolic links, with any target.
     pub links: u64,
-    /// Bytes that were written, without holes.
+    /// Written bytes, without holes.
     pub bytes: u64,
     /// Number of files, links and special files that were left out.
     pub left_out: u64,
@@ -41,15 +41,15 @@ pub struct Kept {
     pub first_left_out: Option<String>,
 }
 
-/// Copies the tree at `from` to `into`, which is made with mode 0700 and must not exist.
+/// Copies the tree at `from` to `into`, which is created with mode 0700 and must not exist.
 ///
-/// Files get mode 0644 or 0755 and belong to the caller. Symbolic links are made again and never
-/// followed. FIFOs, sockets, devices, unreadable files and files beyond `bytes_max` are left out.
-/// Holes stay holes. The source's directories may get the rights to read them.
+/// Files get mode 0644 or 0755 and belong to the caller. Symbolic links are copied, never followed.
+/// FIFOs, sockets, devices, unreadable files and files beyond `bytes_max` are left out. Holes stay
+/// holes. Source directories that their owner cannot read get mode 0700.
 ///
 /// # Errors
-/// [`ScratchError::Tree`] if `into` cannot be made, a directory cannot be copied, or directories are
-/// moved meanwhile; what was kept so far stays.
+/// [`ScratchError::Tree`] if `into` cannot be created, a directory cannot be copied, or one is moved
+/// meanwhile; the incomplete copy stays.
 pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, ScratchError> {
     let shown = escape_path(into);
     let failed = |call| tree_error(call, &shown);
@@ -121,7 +121,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Copies all entries of `source` but its directories, which are remembered for later.
+    /// Copies the entries of `source`, except its directories, which are queued.
     fn enter(&mut self, source: OwnedFd, sink: OwnedFd) -> Result<(), Errno> {
         let mut directories = Vec::new();
         let mut found = VecDeque::new();
@@ -142,9 +142,9 @@ impl Walk {
             directories,
         };
         self.levels.push(level);
-        if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS_MAX + 1) {
-            self.levels[far].source = None;
-            self.levels[far].sink = None;
+        if let Some(index) = self.levels.len().checked_sub(OPEN_LEVELS_MAX + 1) {
+            self.levels[index].source = None;
+            self.levels[index].sink = None;
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Walk {
             Err(Unfit::Link) => match keep_link(source, sink, name) {
                 Ok(()) => self.kept.links += 1,
                 Err(errno) => {
-                    self.leave_out(name, format_args!("is a link that cannot be made: {errno}"));
+                    self.leave_out(name, format_args!("is a link, cannot be copied: {errno}"));
                 }
             },
             Err(unfit) => self.leave_out(name, unfit),
@@ -192,10 +192,10 @@ impl Walk {
         let copy = rustix::fs::openat(sink, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| format!("cannot be copied: {errno}"))?;
         let bytes_before = self.kept.bytes;
-        let filled = self.copy_data(source, &copy).and_then(|()| {
+        let copied = self.copy_data(source, &copy).and_then(|()| {
             rustix::fs::fchmod(&copy, mode).map_err(|errno| format!("cannot be copied: {errno}"))
         });
-        let Err(reason) = filled else {
+        let Err(reason) = copied else {
             return Ok(());
         };
         match rustix::fs::unlinkat(sink, name, AtFlags::empty()) {
@@ -203,11 +203,11 @@ impl Walk {
                 self.kept.bytes = bytes_before;
                 Err(reason)
             }
-            Err(errno) => Err(format!("{reason}; part of it stays: {errno}")),
+            Err(errno) => Err(format!("{reason}; a partial copy stays: {errno}")),
         }
     }
 
-    /// Copies the parts that hold data and leaves the holes between them.
+    /// Copies the data, and keeps the holes.
     fn copy_data(&mut self, source: &OwnedFd, copy: &OwnedFd) -> Result<(), String> {
         let read = |errno: Errno| format!("cannot be read: {errno}");
         let write = |errno: Errno| format!("cannot be copied: {errno}");
@@ -230,21 +230,21 @@ impl Walk {
             let mut left = stop.saturating_sub(start);
             if left > self.bytes_max - self.kept.bytes {
                 return Err(format!(
-                    "does not fit into the {} that are kept at most",
+                    "exceeds the limit of {} for --keep",
                     units::bytes(self.bytes_max)
                 ));
             }
             self.kept.bytes += left;
             while left > 0 {
-                let room =
+                let length =
                     usize::try_from(left).map_or(BUFFER_BYTES, |left| left.min(BUFFER_BYTES));
-                let got = retry_on_intr(|| rustix::io::read(source, &mut self.buffer[..room]))
+                let count = retry_on_intr(|| rustix::io::read(source, &mut self.buffer[..length]))
                     .map_err(read)?;
-                if got == 0 {
+                if count == 0 {
                     return Err("shrank while it was being copied".to_owned());
                 }
-                write_all(copy.as_fd(), &self.buffer[..got]).map_err(write)?;
-                left -= got as u64;
+                write_all(copy.as_fd(), &self.buffer[..count]).map_err(write)?;
+                left -= count as u64;
             }
             at = stop;
         }
@@ -260,7 +260,7 @@ impl Walk {
     }
 }
 
-/// Asks the file system if it does not list the types of entries.
+/// Calls fstatat(2) if the file system does not list the types of entries.
 fn is_directory(parent: BorrowedFd<'_>, entry: &directory::Entry) -> bool {
     if entry.kind != FileType::Unknown {
         return entry.kind == FileType::Directory;
@@ -313,6 +313,6 @@ mod tests {
         let kept = keep(from.as_fd(), &home.path().join("into"), MIB as u64 + 1).expect("kept");
         assert_eq!((kept.files, kept.left_out, kept.bytes), (0, 1, 0));
         let first = kept.first_left_out.expect("the reason");
-        assert!(first.starts_with("`large` does not fit into"), "{first}");
+        assert!(first.starts_with("`large` exceeds the limit"), "{first}");
     }
 }

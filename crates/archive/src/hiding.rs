@@ -1,6 +1,6 @@
-//! Hides entries of the layers below, as overlayfs mounted with `userxattr` reads it.
+//! Hides entries of the layers below, for overlayfs mounted with `userxattr`.
 //!
-//! This is apart from unpacking: only who has all layers can tell what there is to hide.
+//! A step after unpacking, since it needs all layers.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -20,8 +20,8 @@ const OPAQUE: &str = "user.overlay.opaque";
 /// Whether one of the layers below has an entry at a path without links.
 pub type ExistsBelow<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
 
-/// What a layer hides of those below, if it is there. No path is beneath another, and none has an entry of
-/// the layer that hides it already.
+/// What a layer hides, if the layers below have it. No path is beneath another, and no entry of the layer
+/// hides one already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hiding {
     /// Directories whose contents below are hidden.
@@ -48,13 +48,13 @@ impl Hiding {
             directories: BTreeSet::new(),
         };
         for path in &self.opaque {
-            if is_below(exists_below, path)? {
+            if exists_in_lower_layer(exists_below, path)? {
                 layer.create_directories(Some(path.clone()))?;
                 layer.mark_opaque(path)?;
             }
         }
         for path in &self.whiteouts {
-            if is_below(exists_below, path)? {
+            if exists_in_lower_layer(exists_below, path)? {
                 layer.create_directories(path.parent())?;
                 layer.target.create_whiteout(path)?;
             }
@@ -63,7 +63,10 @@ impl Hiding {
     }
 }
 
-fn is_below(exists_below: ExistsBelow<'_>, path: &RelPath) -> Result<bool, UnpackError> {
+fn exists_in_lower_layer(
+    exists_below: ExistsBelow<'_>,
+    path: &RelPath,
+) -> Result<bool, UnpackError> {
     exists_below(path).map_err(|source| UnpackError::Source {
         name: shown(path.as_bytes()),
         source,
@@ -73,12 +76,12 @@ fn is_below(exists_below: ExistsBelow<'_>, path: &RelPath) -> Result<bool, Unpac
 struct Layer<'a> {
     target: Target<'a>,
     view: &'a LayerView,
-    /// Those that are known to exist.
+    /// Directories that exist in the layer.
     directories: BTreeSet<Vec<u8>>,
 }
 
 impl Layer<'_> {
-    /// Creates `path` and the directories above it, as far as they are missing.
+    /// Creates `path` and its parents if they are missing.
     fn create_directories(&mut self, path: Option<RelPath>) -> Result<(), UnpackError> {
         let mut missing = Vec::new();
         let mut next = path;

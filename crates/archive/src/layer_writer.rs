@@ -82,7 +82,7 @@ impl LayerFile<'_> {
         write_all(self.file.as_fd(), &self.path, data)
     }
 
-    /// Must be called after all data is written. Sets the modification time.
+    /// Call this after the last write. Sets the modification time.
     pub(crate) fn end(self, modified_s: Option<u64>) -> Result<(), UnpackError> {
         *self.disk_bytes += self.bytes.next_multiple_of(BLOCK_BYTES);
         match modified_s {
@@ -93,7 +93,7 @@ impl LayerFile<'_> {
 }
 
 fn set_time(file: BorrowedFd<'_>, path: &RelPath, modified_s: u64) -> Result<(), UnpackError> {
-    // The kernel clamps times that the file system cannot store, so a time causes no error.
+    // The kernel clamps times that the file system cannot store.
     let Ok(tv_sec) = i64::try_from(modified_s) else {
         return Ok(());
     };
@@ -133,7 +133,7 @@ impl<'a> LayerWriter<'a> {
         let resolved = self.view.resolve(path, false);
         resolved
             .and_then(|path| {
-                path.ok_or_else(|| Refusal::new("path_root", "its name leads to the root itself"))
+                path.ok_or_else(|| Refusal::new("path_root", "its name resolves to the root"))
             })
             .map_err(|refusal| at.refused(refusal))
     }
@@ -297,7 +297,7 @@ impl<'a> LayerWriter<'a> {
         at: EntryPosition<'_>,
         path: Option<&RelPath>,
     ) -> Result<(), UnpackError> {
-        // A repeated one has no effect, as for a whiteout.
+        // Has no effect when repeated, like a whiteout.
         let is_new = match path {
             Some(path) => {
                 self.count(at, path, path.as_bytes().len())?;
@@ -439,8 +439,8 @@ impl<'a> LayerWriter<'a> {
         })
     }
 
-    /// What this layer hides of those below, if it is there. Opaque directories are explicit ones, and
-    /// those that were created again after a whiteout.
+    /// What this layer hides in the layers below. Directories are opaque if they are marked, or were
+    /// created again after a whiteout.
     fn hiding(&self) -> Result<Hiding, UnpackError> {
         if self.hides_all {
             return Ok(Hiding::default());
@@ -451,8 +451,8 @@ impl<'a> LayerWriter<'a> {
         let opaque = opaque.into_iter().filter(|key| {
             !self.is_shadowed(key) && !matches!(self.nodes.get(*key), Some(Node::File | Node::Link))
         });
-        // Whiteouts that are not written still shadow the paths beneath them. A directory that is marked
-        // as opaque exists, also if the layer removes it.
+        // Whiteouts that are not written still hide the paths beneath them. An opaque directory exists
+        // even if the layer also removes it.
         let whiteouts = self.removed.iter().filter(|key| {
             !self.nodes.contains_key(*key) && !self.opaque.contains(*key) && !self.is_shadowed(key)
         });

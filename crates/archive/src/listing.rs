@@ -1,4 +1,4 @@
-//! Serialized form of a tree, to store beside the files: reading it is much faster than walking the
+//! Serialized form of a tree, stored beside the files: reading it is much faster than walking the
 //! directory.
 //!
 //! For each entry in the tree's own order: `f` (file), `x` (program), `d` or `l`; for files their size (8
@@ -11,7 +11,7 @@ use crate::links;
 use crate::tree::{Entry, Tree, TreeLimits};
 use spec::path::RelPath;
 
-/// Bytes of an entry beside its names, at most.
+/// Maximum size of an entry without its path and target.
 pub const ENTRY_BYTES_MAX: usize = 1 + 8 + 4 + 4;
 
 /// Serializes `tree`.
@@ -21,7 +21,7 @@ pub fn write(tree: &Tree) -> Vec<u8> {
     bytes
 }
 
-/// Appends the serialized `tree`, which may take 16 MiB: `bytes` grows once.
+/// Appends the serialized `tree`. It may take 16 MiB, so `bytes` grows once.
 pub fn append(tree: &Tree, bytes: &mut Vec<u8>) {
     let names = usize::try_from(tree.name_bytes()).unwrap_or(0);
     bytes.reserve(names + tree.len() * ENTRY_BYTES_MAX);
@@ -39,27 +39,27 @@ pub fn append(tree: &Tree, bytes: &mut Vec<u8>) {
         if let Entry::File { bytes: size, .. } = entry {
             bytes.extend_from_slice(&size.to_le_bytes());
         }
-        put(bytes, path.as_bytes());
+        append_text(bytes, path.as_bytes());
         if let Entry::Symlink { target } = entry {
-            put(bytes, target);
+            append_text(bytes, target);
         }
     }
 }
 
-fn put(bytes: &mut Vec<u8>, text: &[u8]) {
+fn append_text(bytes: &mut Vec<u8>, text: &[u8]) {
     // Paths and targets have at most 4,096 bytes.
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(text);
 }
 
-/// Parses the output of `write` that a process without rights sent: as [`read`], and the tree must be
-/// one that an archive within `limits` can have, links included. `None` for other input.
+/// Parses the output of `write` from a process without rights: as [`read`], and the tree must be one
+/// that an archive within `limits` can have, links included. `None` for other input.
 pub fn read_untrusted(mut bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
     let mut tree = Tree::default();
     while !bytes.is_empty() {
-        let (path, entry) = take_entry(&mut bytes)?;
-        // A parent precedes its children: one that is implied here was not listed.
+        let (path, entry) = read_entry(&mut bytes)?;
+        // A parent precedes its children, so an implied parent was not listed.
         let insertion = tree.insert(path, entry, limits).ok()?;
         if !insertion.implied.is_empty() || insertion.replaced.is_some() {
             return None;
@@ -73,14 +73,14 @@ pub fn read_untrusted(mut bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
 pub fn read(mut bytes: &[u8]) -> Option<Tree> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
-        entries.push(take_entry(&mut bytes)?);
+        entries.push(read_entry(&mut bytes)?);
     }
     let count = entries.len();
     let entries = BTreeMap::from_iter(entries);
     (entries.len() == count).then(|| Tree::from_entries(entries))
 }
 
-fn take_entry(rest: &mut &[u8]) -> Option<(RelPath, Entry)> {
+fn read_entry(rest: &mut &[u8]) -> Option<(RelPath, Entry)> {
     let (kind, after) = rest.split_first()?;
     *rest = after;
     let mut size = 0;
@@ -89,7 +89,7 @@ fn take_entry(rest: &mut &[u8]) -> Option<(RelPath, Entry)> {
         size = u64::from_le_bytes(*number);
         *rest = after;
     }
-    let path = RelPath::parse(take(rest)?).ok()?;
+    let path = RelPath::parse(read_text(rest)?).ok()?;
     let entry = match kind {
         b'f' | b'x' => Entry::File {
             executable: *kind == b'x',
@@ -97,14 +97,14 @@ fn take_entry(rest: &mut &[u8]) -> Option<(RelPath, Entry)> {
         },
         b'd' => Entry::Directory,
         b'l' => Entry::Symlink {
-            target: take(rest)?.to_vec(),
+            target: read_text(rest)?.to_vec(),
         },
         _ => return None,
     };
     Some((path, entry))
 }
 
-fn take<'bytes>(rest: &mut &'bytes [u8]) -> Option<&'bytes [u8]> {
+fn read_text<'bytes>(rest: &mut &'bytes [u8]) -> Option<&'bytes [u8]> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
     let (text, after) = after.split_at_checked(length)?;
@@ -118,7 +118,7 @@ mod tests {
     use crate::unpack::UnpackLimits;
 
     #[test]
-    fn a_tree_is_read_back_as_it_was_and_a_broken_listing_is_none() {
+    fn a_tree_is_read_back_unchanged_and_a_broken_listing_is_refused() {
         let mut tree = Tree::default();
         let file = |executable, bytes| Entry::File { executable, bytes };
         let link = Entry::Symlink {

@@ -27,17 +27,17 @@ pub(crate) enum LayerEntry {
     },
 }
 
-/// Refuses whiteouts that image readers do not support.
+/// Classifies an entry. Refuses whiteouts that image readers do not support.
 pub(crate) fn classify(path: &RelPath, kind: &MemberKind) -> Result<LayerEntry, Refusal> {
-    let mut above: Vec<&[u8]> = path.segments().collect();
-    let name = above.pop().unwrap_or_default();
-    if above.iter().any(|segment| segment.starts_with(AUFS)) {
+    let mut parents: Vec<&[u8]> = path.segments().collect();
+    let name = parents.pop().unwrap_or_default();
+    if parents.iter().any(|segment| segment.starts_with(AUFS)) {
         return Ok(LayerEntry::Aufs);
     }
-    if above.iter().any(|segment| segment.starts_with(PREFIX)) {
+    if parents.iter().any(|segment| segment.starts_with(PREFIX)) {
         return Err(Refusal::new(
             "whiteout_name",
-            "it is a whiteout with something beneath it; expected a file at the end of the name",
+            "it is beneath a whiteout; expected a whiteout to be a file",
         ));
     }
     let Some(hidden) = name.strip_prefix(PREFIX) else {
@@ -65,7 +65,7 @@ pub(crate) fn classify(path: &RelPath, kind: &MemberKind) -> Result<LayerEntry, 
         _ if name == OPAQUE => Ok(LayerEntry::Opaque { directory }),
         b"" => Err(Refusal::new(
             "whiteout_name",
-            "it is a whiteout of nothing: its name is `.wh.` alone",
+            "it is a whiteout without a name",
         )),
         b"." | b".." => Err(Refusal::new(
             "whiteout_name",

@@ -39,7 +39,7 @@ pub struct BundleHost<'call> {
     pub working_directory: Option<&'call Path>,
     /// Used if the policy names no directory.
     pub cache_directory: &'call Path,
-    /// Looks up an environment variable.
+    /// Returns an environment variable.
     pub variable: &'call dyn Fn(&str) -> Option<&'call OsStr>,
 }
 
@@ -55,8 +55,8 @@ impl std::fmt::Debug for BundleHost<'_> {
 
 impl BundleHost<'_> {
     pub(crate) fn cache_directory(&self) -> PathBuf {
-        let own = self.policy.cache.directory.as_deref();
-        own.unwrap_or(self.cache_directory).to_owned()
+        let configured = self.policy.cache.directory.as_deref();
+        configured.unwrap_or(self.cache_directory).to_owned()
     }
 }
 
@@ -71,7 +71,7 @@ pub struct Bundle {
 }
 
 /// Creates a bundle. The bundle and its lock file are renamed last, after all checks.
-/// `warn` gets warnings before the result is known.
+/// Calls `warn` with the warnings of each stage as it ends.
 ///
 /// # Errors
 /// [`BundleError`].

@@ -73,7 +73,7 @@ impl FileIdentity {
             .map_err(|errno| CallError::new("stat", escape_path(path), errno))
     }
 
-    /// Takes device and inode of a status.
+    /// Reads device and inode from `status`.
     #[must_use]
     pub(crate) fn from_stat(status: &Stat) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl FileIdentity {
 }
 
 impl Found {
-    /// Takes type, size and times of a status.
+    /// Reads type, size and times from `status`.
     #[must_use]
     pub(crate) fn from_stat(status: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(status.st_mode) {
@@ -163,7 +163,7 @@ impl DirectoryFiles {
         call(directory.as_fd(), path.file_name())
     }
 
-    /// Returns the entry at `path`, or `None`.
+    /// Returns the entry at `path`, or `None` if it does not exist.
     ///
     /// # Errors
     /// The system call that failed: ELOOP for a link in the path.

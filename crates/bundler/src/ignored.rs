@@ -28,7 +28,7 @@ pub(crate) type PatternError = (Option<usize>, String);
 /// All ignore files of one name, such as `.gitignore`.
 pub(crate) struct IgnoreFiles {
     pub(crate) name: &'static str,
-    /// Its place among the names of the source.
+    /// The index of `name` in the names of the source.
     kind: usize,
     pattern_count: usize,
 }
@@ -42,7 +42,7 @@ impl IgnoreFiles {
         }
     }
 
-    /// Reads the ignore file of `directory`, if it has one, for `matching`.
+    /// Adds the ignore file of `directory`, if it exists, to `matching`.
     pub(crate) fn read(
         &mut self,
         files: &DirectoryFiles,
@@ -90,7 +90,7 @@ pub(crate) struct IgnoreRules {
 }
 
 impl IgnoreRules {
-    /// Adds the text of the file of `directory`, and returns how many patterns it has.
+    /// Adds the text of the ignore file of `directory`, and returns its number of patterns.
     pub(crate) fn add(
         &mut self,
         permit: &ParsePermit,

@@ -1,11 +1,11 @@
 //! The seccomp filter: policy data compiled to a tree of BPF instructions.
 //!
 //! [`SyscallPolicy::read`] joins `policies/syscalls-default.yaml` with the numbers of one
-//! architecture. `SyscallPolicy::tightened` adds the refusals of `policies/syscalls-strict.yaml`.
+//! architecture. `SyscallPolicy::tightened` applies `policies/syscalls-strict.yaml`.
 //! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain code.
 //!
 //! Build scripts compile the policies ([`program_statics`]), so that `runner` parses nothing when it starts.
-//! Because the build depends on this crate, it has few dependencies.
+//! The build waits for this crate, so it has few dependencies.
 #![forbid(unsafe_code)]
 
 pub mod bpf;
@@ -83,7 +83,7 @@ impl Arch {
         }
     }
 
-    /// The number table of this and of the other architecture.
+    /// The number tables of this and of the other architecture.
     const fn numbers(self) -> (&'static str, &'static str) {
         match self {
             Self::X86_64 => (NUMBERS_X86_64, NUMBERS_AARCH64),
@@ -92,13 +92,13 @@ impl Arch {
     }
 }
 
-/// A name, and the program of this name for an architecture.
+/// Name of a static, and the function that compiles its program.
 pub type NamedProgram<'run> = (
     &'run str,
     &'run dyn Fn(Arch) -> Result<Vec<Instruction>, PolicyError>,
 );
 
-/// The text of statics with the `programs` for a build script whose `CARGO_CFG_TARGET_ARCH` is `target`.
+/// Rust source of statics with the `programs`, for a build script; `target` is `CARGO_CFG_TARGET_ARCH`.
 ///
 /// # Errors
 /// There are no policies for `target`; [`PolicyError`].
@@ -129,18 +129,18 @@ pub fn default_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
     policy(RULES, arch)
 }
 
-/// The files that a process may use which reads what strangers wrote.
+/// The file access of a process that reads untrusted input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReaderFiles {
-    /// It opens none.
+    /// Opens no files.
     None,
-    /// It makes files, directories and symbolic links.
+    /// Creates files, directories and symbolic links.
     Tree,
-    /// It also makes hard links and sets times.
+    /// Also creates hard links and sets times.
     Layer,
 }
 
-/// Reads the policy of the process that reads untrusted files.
+/// Reads the policy of the process that reads untrusted input.
 ///
 /// # Errors
 /// As [`default_policy`].
@@ -161,8 +161,8 @@ pub fn fetcher_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
     policy(FETCHER, arch)
 }
 
-/// Reads the policy of the relay's process. With `sockets`, it is that of the resolver, which makes
-/// sockets instead of accepting connections.
+/// Reads the policy of the relay or, with `sockets`, of the resolver, which creates sockets instead of
+/// accepting connections.
 ///
 /// # Errors
 /// As [`default_policy`].
@@ -171,7 +171,7 @@ pub fn relay_policy(arch: Arch, sockets: bool) -> Result<SyscallPolicy, PolicyEr
     Ok(policy.without(if sockets { "relay-" } else { "resolver-" }))
 }
 
-/// Reads the policy of the supervisor after the body's start. With `traces`, it looks at the paths that
+/// Reads the policy of the supervisor after the body's start. With `traces`, it also reads the paths that
 /// the body uses.
 ///
 /// # Errors
@@ -185,7 +185,7 @@ pub fn supervisor_policy(arch: Arch, traces: bool) -> Result<SyscallPolicy, Poli
     })
 }
 
-/// Reads the policy of init while a run's body runs. With `is_planted`, it also serves a planted bug.
+/// Reads the policy of init while the body runs. With `is_planted`, it also allows the bug of a test program.
 ///
 /// # Errors
 /// As [`default_policy`].

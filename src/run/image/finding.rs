@@ -73,13 +73,13 @@ fn fetch(
     let terms = terms(request, policy, observer);
     let store = terms.store()?;
     let origin = terms.origin(place)?;
-    // The caller and the host may name a tag: the report contains the digest.
+    // Tags are allowed, since the report contains the digest.
     let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**observer)?;
     let limits = terms.layer_limits();
     layers::image(&store, &artifact, &limits, &**observer, &*origin)
 }
 
-/// The image, if it is unpacked in the store. Reads a layout, since that is on this host.
+/// The image, if it is unpacked in the store. A layout is read, since it is on this host.
 fn search_store(
     place: &Place,
     request: &Request,
@@ -90,7 +90,7 @@ fn search_store(
         Place::Layout { directory, .. } => Some(Layout::open(directory)?),
         Place::Registry(_) => None,
     };
-    let of_layout = layout
+    let manifest = layout
         .as_ref()
         .map(|layout| layout.manifest(&place.which()))
         .transpose()?;
@@ -98,7 +98,7 @@ fn search_store(
         return Ok(None);
     }
     let store = Store::open(&store_place)?;
-    let digest = match (of_layout, place) {
+    let digest = match (manifest, place) {
         (Some(manifest), _) => Some(manifest.digest),
         (None, Place::Registry(reference)) => match reference.which() {
             Which::Digest(digest) => Some(digest),
@@ -118,13 +118,13 @@ fn search_store(
         return Ok(None);
     };
     let limits = layer_limits(policy);
-    Ok(layers::image(&store, &artifact, &limits, &Cancelled, &StoreAlone).ok())
+    Ok(layers::image(&store, &artifact, &limits, &CancelAlways, &StoreAlone).ok())
 }
 
-/// Cancels before the pull begins.
-struct Cancelled;
+/// Cancels each pull before it begins.
+struct CancelAlways;
 
-impl Observer for Cancelled {
+impl Observer for CancelAlways {
     fn progress(&self, _now: &Progress<'_>) {}
 
     fn is_cancelled(&self) -> bool {

@@ -54,7 +54,7 @@ impl Run<'_> {
         printed: &BodyOutput<'_>,
         wait_limit: WaitLimit<'_>,
     ) -> OutputDocument {
-        let whole = || reporting::whole_text(printed.stdout);
+        let whole = || reporting::complete_text(printed.stdout);
         let stdout = printed.document.or_else(whole);
         let text = self
             .assume_body_ids(resources)

@@ -14,7 +14,7 @@ use crate::run::fetching::progress::ProgressStep;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::reporting::{Beginning, ReportBuilder};
+use crate::run::reporting::{ReportBuilder, RunStart};
 use crate::run::{Run, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
@@ -91,7 +91,7 @@ pub(super) fn run_step(
 ) -> Result<(), RunError> {
     progress.report_installing();
     let seed = random_bytes()?;
-    let beginning = Beginning::now(seed);
+    let start = RunStart::now(seed);
     let request = request(step, &nested);
     let policy = policy(nested.policy);
     let below = RefCell::new(nested.base);
@@ -99,7 +99,7 @@ pub(super) fn run_step(
     let run = Run {
         request: &request,
         policy: &policy,
-        start_unix_s: beginning.unix_s(),
+        start_unix_s: start.unix_s(),
         masks: &masks,
         preparing: Some(PreparationRun {
             files: &step.files,
@@ -108,7 +108,7 @@ pub(super) fn run_step(
         }),
         last: None,
     };
-    let mut report = ReportBuilder::new(beginning.report(), EventStream::default());
+    let mut report = ReportBuilder::new(start.report(), EventStream::default());
     // Its own events would interleave with those of the outer run.
     let result = tracing::subscriber::with_default(NoSubscriber::default(), || {
         run.execute(None, seed, &mut report)

@@ -20,7 +20,7 @@ use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
 use crate::run::sandbox_files::streams::{End, Streams};
 use crate::run::sandbox_files::{
-    ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SNAPSHOT, Skipped, special_entries,
+    ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SNAPSHOT, Skipped, special_entries_warning,
 };
 use crate::run::verbs::sandboxes::{SandboxError, connect};
 
@@ -209,7 +209,7 @@ pub(crate) fn copy_out(
         .into_inner()
         .finish(unpacked.map_err(CopyError::Unpack))?;
     fresh.place()?;
-    let lines = messages.into_iter().chain(special_entries(skipped));
+    let lines = messages.into_iter().chain(special_entries_warning(skipped));
     Ok(Copied {
         skipped: lines.collect(),
     })

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use spec::report::with_causes;
 
 use crate::run::sandbox_files::{
-    ARCHIVE, CONTENTS, FOLLOW, NAMED, SNAPSHOT, Skipped, special_entries,
+    ARCHIVE, CONTENTS, FOLLOW, NAMED, SNAPSHOT, Skipped, special_entries_warning,
 };
 use spec::parse_permit::ParsePermit;
 
@@ -115,7 +115,7 @@ fn try_receive(words: &[&CStr]) -> Result<(), String> {
         error => with_causes(&error),
     })?;
     fresh.place().map_err(|error| with_causes(&error))?;
-    if let Some(line) = special_entries(skipped) {
+    if let Some(line) = special_entries_warning(skipped) {
         report(&line);
     }
     Ok(())

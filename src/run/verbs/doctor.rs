@@ -37,7 +37,7 @@ use sys::namespace::kind;
 use sys::owner_map::OwnerMap;
 use sys::probe::{self, Call};
 
-/// Programs that bundles usually ask for.
+/// Programs that bundles often need.
 const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
 /// Name servers of the host (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -46,17 +46,17 @@ const ID_MAPS: [(&str, &str); 2] = [
     ("uids", "/proc/self/uid_map"),
     ("gids", "/proc/self/gid_map"),
 ];
-/// Where each system mounts its cgroups.
+/// The mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The program behind `runner serve` and `runner mcp`.
 const SERVER: &str = "runner-server";
-/// A program of every Linux system that does nothing.
-const NOTHING: &[u8] = b"/bin/true";
+/// A program of every Linux system that exits with 0.
+const TRUE: &[u8] = b"/bin/true";
 
-/// Tries each operation that a run needs, and does runs without and with a network.
+/// Tries each operation that a run needs, and runs `/bin/true` without and with a network.
 ///
 /// The calling process must have one thread only, as for [`execute`].
-pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
+pub(crate) fn collect_facts(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let runtime_directory = resources::open_records(caller)
         .map(|records| {
             let mount_point = records.mount_point();
@@ -67,7 +67,7 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
     let named = caller.cgroup_parent.as_deref();
     let groups = cgroups::observe(named, caller.in_delegated_scope)?;
     let backend = cgroups::choose(named, &groups);
-    let report = run_nothing(caller, policy);
+    let report = run_probe(caller, policy);
     let is_privileged = sandbox::host::is_privileged();
     let ids = HostIds {
         uid: policy.uid_range.first,
@@ -138,24 +138,24 @@ pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunErr
                 (name, found.map(|path| escape_path(&path)))
             })
             .into(),
-        server: ask_server(),
+        server: probe_server(),
     })
 }
 
-/// Asks the program beside this one what it is, and which clients it is tested with.
-fn ask_server() -> Option<Result<String, String>> {
+/// Runs `runner-server --version`: its version and tested clients. `None`: it is not installed.
+fn probe_server() -> Option<Result<String, String>> {
     let program = std::env::current_exe().ok()?.with_file_name(SERVER);
     if !program.exists() {
         return None;
     }
-    let asked = Command::new(&program).arg("--version").output();
-    Some(match asked {
+    let result = Command::new(&program).arg("--version").output();
+    Some(match result {
         Err(error) => Err(format!("{SERVER} cannot be executed: {error}")),
-        Ok(said) if !said.status.success() => {
-            Err(format!("{SERVER} is of another version: {}", said.status))
+        Ok(output) if !output.status.success() => {
+            Err(format!("{SERVER} --version failed: {}", output.status))
         }
-        Ok(said) => {
-            let mut lines = said.stdout.trim_ascii_end().split(|byte| *byte == b'\n');
+        Ok(output) => {
+            let mut lines = output.stdout.trim_ascii_end().split(|byte| *byte == b'\n');
             let server = escape(lines.next().unwrap_or_default());
             let clients: Vec<String> = lines.map(escape).collect();
             Ok(format!("{server}; tested with {}", clients.join(" and ")))
@@ -163,26 +163,26 @@ fn ask_server() -> Option<Result<String, String>> {
     })
 }
 
-/// Does one run with every limit set, so that the report says how each is enforced.
-fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
-    let mut request = request_for_nothing(caller);
+/// Runs `/bin/true` with every limit set, so that the report says how each is enforced.
+fn run_probe(caller: &Caller, policy: &HostPolicy) -> Report {
+    let mut request = probe_request(caller);
     request.limits.values.set(Limit::Cpus, 1_000);
     request.limits.values.set(Limit::CpuTime, 10_000);
     execute(&request, policy)
 }
 
-fn request_for_nothing(caller: &Caller) -> Request {
-    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+fn probe_request(caller: &Caller) -> Request {
+    let subject = Subject::Command(vec![TRUE.to_vec()]);
     let mut request = Request::captured(subject, caller.clone());
     request.limits.mode = LimitsMode::BestEffort;
     request.limits.values.set(Limit::WallTime, 30_000);
     request
 }
 
-/// Does the run of nothing with a network, and reads what else of the host a network needs.
+/// Runs `/bin/true` with a network, and inspects the host's IPv6 and name servers.
 fn inspect_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
     let tproxy = run_with_network(caller, policy, CaptureChoice::Tproxy);
-    // Not AnyIp: a run falls back to it after some failures only.
+    // `Auto`, not AnyIp: a run falls back to AnyIp only after some failures.
     let any_ip = match &tproxy {
         Ok(()) => None,
         Err(_) => Some(run_with_network(caller, policy, CaptureChoice::Auto)),
@@ -205,7 +205,7 @@ fn run_with_network(
     policy: &HostPolicy,
     capture: CaptureChoice,
 ) -> Result<(), ErrorReport> {
-    let mut request = request_for_nothing(caller);
+    let mut request = probe_request(caller);
     request.network.report_denials = true;
     request.network.capture = capture;
     succeeded(&execute(&request, policy))
@@ -231,13 +231,13 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
             };
             Err(ErrorReport::new(
                 "probe_failed",
-                format!("{} {end}, expected exit code 0", escape(NOTHING)),
+                format!("{} {end}, expected exit code 0", escape(TRUE)),
             ))
         }
     }
 }
 
-/// Enforcement of each limit in the run; without a run, what the back end promises.
+/// Enforcement of each limit as in `report`, or else as the back end promises.
 fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
     let promised = backend.coverage();
     promised

@@ -1,5 +1,5 @@
-//! Copies files between the host and a sandbox: a tar on the way ([`pack`](mod@pack), [`unpack`](mod@unpack)),
-//! and the place of its entries at the destination ([`place`]).
+//! Copies files between the host and a sandbox as a tar ([`pack`](mod@pack), [`unpack`](mod@unpack)), and
+//! moves them to the destination ([`place`]).
 //!
 //! A [`snapshot`] is the tar of the private files of a sandbox, as a layer of an image. [`changes`] lists them.
 
@@ -12,7 +12,7 @@ pub mod unpack;
 
 pub use layer_rules::{is_opaque, is_whiteout};
 
-/// The name of what is copied in the tar, and in the directory that it is unpacked to.
+/// Name of the copied file or directory, in the tar and where it is unpacked.
 pub const TOP: &[u8] = b"copy";
 
 /// Maximum number of files, directories and links of one copy.

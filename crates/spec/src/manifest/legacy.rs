@@ -1,4 +1,4 @@
-//! The older `runtime` block (AIP-17), which also has what is now outside of `runner`.
+//! The older `runtime` block (AIP-17), which also has secrets, network and files.
 
 use serde_json::{Value as Json, json};
 
@@ -14,7 +14,7 @@ use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 use crate::runner_block::{ENGINES, Engine, RunnerBlock};
 
-/// The values of a legacy `runtime` block in the current form.
+/// A legacy `runtime` block, converted to the current form.
 #[derive(Debug, Default)]
 pub(crate) struct LegacyRuntime {
     pub(crate) runner: RunnerBlock,

@@ -236,7 +236,7 @@ export interface HostTraffic {
 export interface Denial {
   /** `net`, `syscall`, `resource`, `file`, `exec`, `signal`. */
   readonly kind: string;
-  /** What the body tried to use, such as `example.org:443`, or the call with the arguments that decided: `socket(17, 3, 0)`, or a path of the body's view, or `SIGTERM to process 1`. */
+  /** What the body tried to use: `example.org:443`, a path of its view, `SIGTERM to process 1`, or the call with the deciding arguments, such as `socket(17, 3, 0)`. */
   readonly object: string;
   /** What it tried to do with the path; only of `file` and `exec`. */
   readonly operation: PathOperation | null;
@@ -256,7 +256,7 @@ export interface Denial {
   readonly port: number | null;
   /** How to fix it. */
   readonly hint: string | null;
-  /** `inferred`: from what was at the path when the call was made, and the body may not have got this error; `null`: it got it. */
+  /** `inferred` from what was at the path at the time of the call: the body may not have got this error; `null`: it got it. */
   readonly certainty: Certainty | null;
   /** Number of attempts. */
   readonly count: number;
@@ -270,7 +270,7 @@ export type PathOperation = "inspect" | "read" | "write" | "create" | "remove" |
 /** Why something was denied. */
 export type DenialReason = "name-not-allowed" | "port-not-allowed" | "ip-literal" | "resolves-to-private" | "sni-mismatch" | "no-sni" | "not-tls" | "host-mismatch" | "ech" | "port-not-captured" | "proto" | "limit" | (string & {});
 
-/** How it is known that the body got an error. */
+/** How sure it is that the body got the error. */
 export type Certainty = "inferred" | (string & {});
 
 /** A path that the body would see. */
@@ -548,7 +548,7 @@ export interface Report {
   readonly outcome: Outcome;
   /** How the body's first process ended; `null`: it never ran. */
   readonly exit: Exit | null;
-  /** The commands of a sandbox that stays, which has no body; `null`: of any other run. */
+  /** The commands of a sandbox that stays, which has no body; `null` for any other run. */
   readonly commands: EndedCommands | null;
   /** The signal to the runner that cancelled the run; `null`: the outcome is not `cancelled`. */
   readonly cancelled_by: number | null;
@@ -558,7 +558,7 @@ export interface Report {
   readonly timings_ms: Record<string, number>;
   /** Resources that the body used. */
   readonly usage: Usage;
-  /** The same over time, for a page; `null`: not sampled, without `--report` or without a cgroup. */
+  /** `usage` over time, for the page; `null` without `--report` or without a cgroup. */
   readonly samples: UsageSample[] | null;
   /** Each limit by its name, which ends with its unit. */
   readonly limits: Record<string, LimitReport>;
@@ -580,7 +580,7 @@ export interface Report {
   readonly image: ImageReport | null;
   /** Packages that are installed before the body is started, in order. */
   readonly preparation: PreparationReport[];
-  /** The paths that the body saw, parents first, for a page; `null`: not recorded, without `--report`. */
+  /** The paths visible to the body, parents first, for the page; `null` without `--report`. */
   readonly view: PlannedPath[] | null;
   /** The body's standard output. */
   readonly stdout: StreamReport;

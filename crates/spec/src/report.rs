@@ -50,7 +50,7 @@ pub struct Report {
     pub outcome: Outcome,
     /// How the body's first process ended; `null`: it never ran.
     pub exit: Option<Exit>,
-    /// The commands of a sandbox that stays, which has no body; `null`: of any other run.
+    /// The commands of a sandbox that stays, which has no body; `null` for any other run.
     pub commands: Option<EndedCommands>,
     /// The signal to the runner that cancelled the run; `null`: the outcome is not `cancelled`.
     pub cancelled_by: Option<i32>,
@@ -71,12 +71,12 @@ pub struct Report {
     pub recorded_output: Option<RecordedOutput>,
     /// Resources that the body used.
     pub usage: Usage,
-    /// The same over time, for a page; `null`: not sampled, without `--report` or without a cgroup.
+    /// `usage` over time, for the page; `null` without `--report` or without a cgroup.
     pub samples: Option<Vec<UsageSample>>,
     /// Decisions before the body was started.
     #[serde(flatten)]
     pub plan: Plan,
-    /// The paths that the body saw, parents first, for a page; `null`: not recorded, without `--report`.
+    /// The paths visible to the body, parents first, for the page; `null` without `--report`.
     pub view: Option<Vec<PlannedPath>>,
     /// The body's standard output.
     #[cfg_attr(test, schemars(with = "StreamDocument"))]
@@ -444,7 +444,7 @@ pub enum SyncState {
     Missing,
     /// It could not be written, or writing it is not allowed.
     Failed,
-    /// Not copied: the run was cancelled, or it was learned from.
+    /// Not copied: the run was cancelled, or was one of `runner learn`.
     Skipped,
 }
 
@@ -454,8 +454,8 @@ pub enum SyncState {
 pub struct Denial {
     /// `net`, `syscall`, `resource`, `file`, `exec`, `signal`.
     pub kind: String,
-    /// What the body tried to use, such as `example.org:443`, or the call with the arguments that
-    /// decided: `socket(17, 3, 0)`, or a path of the body's view, or `SIGTERM to process 1`.
+    /// What the body tried to use: `example.org:443`, a path of its view, `SIGTERM to process 1`, or the call
+    /// with the deciding arguments, such as `socket(17, 3, 0)`.
     pub object: String,
     /// What it tried to do with the path; only of `file` and `exec`.
     pub operation: Option<PathOperation>,
@@ -476,8 +476,8 @@ pub struct Denial {
     pub port: Option<u16>,
     /// How to fix it.
     pub hint: Option<String>,
-    /// `inferred`: from what was at the path when the call was made, and the body may not have got this
-    /// error; `null`: it got it.
+    /// `inferred` from what was at the path at the time of the call: the body may not have got this error;
+    /// `null`: it got it.
     pub certainty: Option<Certainty>,
     /// Number of attempts.
     pub count: u64,
@@ -485,12 +485,12 @@ pub struct Denial {
     pub first_ms: Option<u64>,
 }
 
-/// How it is known that the body got an error.
+/// How sure it is that the body got the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
-    /// From what was at the path when the call was made.
+    /// From what was at the path at the time of the call.
     Inferred,
 }
 

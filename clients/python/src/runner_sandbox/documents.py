@@ -225,7 +225,7 @@ class Denial(TypedDict):
     kind: str
     """`net`, `syscall`, `resource`, `file`, `exec`, `signal`."""
     object: str
-    """What the body tried to use, such as `example.org:443`, or the call with the arguments that decided: `socket(17, 3, 0)`, or a path of the body's view, or `SIGTERM to process 1`."""
+    """What the body tried to use: `example.org:443`, a path of its view, `SIGTERM to process 1`, or the call with the deciding arguments, such as `socket(17, 3, 0)`."""
     operation: Optional[str]
     """What it tried to do with the path; only of `file` and `exec`."""
     rule: str
@@ -245,7 +245,7 @@ class Denial(TypedDict):
     hint: Optional[str]
     """How to fix it."""
     certainty: Optional[str]
-    """`inferred`: from what was at the path when the call was made, and the body may not have got this error; `null`: it got it."""
+    """`inferred` from what was at the path at the time of the call: the body may not have got this error; `null`: it got it."""
     count: int
     """Number of attempts."""
     first_ms: Optional[int]
@@ -509,7 +509,7 @@ class Report(TypedDict):
     exit: Optional[Exit]
     """How the body's first process ended; `null`: it never ran."""
     commands: Optional[EndedCommands]
-    """The commands of a sandbox that stays, which has no body; `null`: of any other run."""
+    """The commands of a sandbox that stays, which has no body; `null` for any other run."""
     cancelled_by: Optional[int]
     """The signal to the runner that cancelled the run; `null`: the outcome is not `cancelled`."""
     error: Optional[ErrorReport]
@@ -519,7 +519,7 @@ class Report(TypedDict):
     usage: Usage
     """Resources that the body used."""
     samples: Optional[List[UsageSample]]
-    """The same over time, for a page; `null`: not sampled, without `--report` or without a cgroup."""
+    """`usage` over time, for the page; `null` without `--report` or without a cgroup."""
     limits: Dict[str, LimitReport]
     """Each limit by its name, which ends with its unit."""
     enforcement: Dict[str, Enforcement]
@@ -541,7 +541,7 @@ class Report(TypedDict):
     preparation: List[PreparationReport]
     """Packages that are installed before the body is started, in order."""
     view: Optional[List[PlannedPath]]
-    """The paths that the body saw, parents first, for a page; `null`: not recorded, without `--report`."""
+    """The paths visible to the body, parents first, for the page; `null` without `--report`."""
     stdout: StreamReport
     """The body's standard output."""
     stderr: StreamReport

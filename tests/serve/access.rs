@@ -357,7 +357,7 @@ fn what_is_not_private_or_not_loopback_is_refused_at_the_start() {
                 "--token-file",
                 &file("open", TOKEN, 0o644),
             ],
-            "nobody else may read",
+            "readable by nobody else",
         ),
         (
             vec![
@@ -366,7 +366,7 @@ fn what_is_not_private_or_not_loopback_is_refused_at_the_start() {
                 "--token-file",
                 &file("group", TOKEN, 0o640),
             ],
-            "nobody else may read",
+            "readable by nobody else",
         ),
         (
             vec!["--listen", "127.0.0.1:0", "--token-file", link],

@@ -99,7 +99,7 @@ impl Token {
         let opened = own_file::open(path, OFlags::NOFOLLOW, 0o077).map_err(failed)?;
         let file = opened.ok_or_else(|| {
             format!(
-                "--token-file {shown}: expected a file of yours that nobody else may read: chmod 600 {shown}"
+                "--token-file {shown}: must belong to you and be readable by nobody else: chmod 600 {shown}"
             )
         })?;
         let mut text = String::new();

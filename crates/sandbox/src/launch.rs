@@ -88,8 +88,8 @@ impl Launched {
         let since = |time_ns: u64| time_ns.saturating_sub(self.cloned_ns) / 1_000;
         let timestamps = steps::timestamps(&self.arena).into_iter();
         timestamps
-            .map(|(act, time_ns)| StepEnd {
-                act: act.into(),
+            .map(|(name, time_ns)| StepEnd {
+                name: name.into(),
                 at_us: since(time_ns),
             })
             .collect()

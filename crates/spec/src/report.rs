@@ -293,10 +293,10 @@ impl Serialize for Timing {
     }
 }
 
-/// The end of one step of the child between its clone and the body's exec.
+/// When a step of the child ended, between its clone and the body's exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEnd {
-    pub act: Cow<'static, str>,
+    pub name: Cow<'static, str>,
     /// Microseconds from the clone.
     pub at_us: u64,
 }

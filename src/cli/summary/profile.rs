@@ -18,7 +18,7 @@ pub(super) fn table(report: &Report) -> String {
     let mut before_us = 0;
     for step in &report.steps {
         let took_us = step.at_us.saturating_sub(before_us);
-        row(&mut text, took_us, step.at_us, &step.act);
+        row(&mut text, took_us, step.at_us, &step.name);
         before_us = step.at_us;
     }
     text
@@ -48,9 +48,9 @@ mod tests {
         for (phase, duration_us) in [("prepare", 1_500), ("body", 250)] {
             report.timings.push(Timing { phase, duration_us });
         }
-        for (act, at_us) in [("pivot", 900), ("execute", 1_000)] {
+        for (name, at_us) in [("pivot", 900), ("execute", 1_000)] {
             report.steps.push(StepEnd {
-                act: act.into(),
+                name: name.into(),
                 at_us,
             });
         }

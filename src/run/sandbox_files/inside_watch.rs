@@ -127,12 +127,12 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 impl Watcher<'_> {
     fn run(&mut self) -> Result<(), Ended> {
         self.add(Vec::new(), false)?;
-        self.say(record::STARTED, b"")?;
+        self.write_record(record::STARTED, b"")?;
         loop {
             self.flush()?;
             self.wait()?;
             for (watch, flags, name) in self.read()? {
-                self.tell(watch, flags, &name)?;
+                self.report_event(watch, flags, &name)?;
             }
         }
     }
@@ -175,9 +175,9 @@ impl Watcher<'_> {
         Ended::Call(self.root.to_bytes().to_vec(), errno)
     }
 
-    fn tell(&mut self, watch: i32, flags: ReadFlags, name: &[u8]) -> Result<(), Ended> {
+    fn report_event(&mut self, watch: i32, flags: ReadFlags, name: &[u8]) -> Result<(), Ended> {
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-            self.say(record::OVERFLOW, b"")?;
+            self.write_record(record::OVERFLOW, b"")?;
             // Directories that were made meanwhile.
             return match self.is_recursive {
                 true => self.add(Vec::new(), false),
@@ -206,7 +206,7 @@ impl Watcher<'_> {
             () if flags.contains(ReadFlags::ATTRIB) => record::CHMOD,
             () => return Ok(()),
         };
-        self.say(letter, &path)?;
+        self.write_record(letter, &path)?;
         match letter {
             record::CREATE if enters => self.add(path, true),
             record::RENAME if enters => self.forget(&path),
@@ -229,7 +229,7 @@ impl Watcher<'_> {
                     Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::XDEV,
                 )) => (),
                 // Too far below.
-                Err(Added::Call(Errno::NAMETOOLONG)) => self.say(record::OVERFLOW, b"")?,
+                Err(Added::Call(Errno::NAMETOOLONG)) => self.write_record(record::OVERFLOW, b"")?,
                 Err(Added::Call(errno)) => return Err(Ended::Call(path, errno)),
             }
         }
@@ -269,7 +269,8 @@ impl Watcher<'_> {
             let entry = entry.map_err(failed)?;
             let below = join(path, entry.file_name().as_bytes());
             if is_new {
-                self.say(record::CREATE, &below).map_err(Added::Ended)?;
+                self.write_record(record::CREATE, &below)
+                    .map_err(Added::Ended)?;
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(below);
@@ -298,7 +299,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    fn say(&mut self, letter: u8, path: &[u8]) -> Result<(), Ended> {
+    fn write_record(&mut self, letter: u8, path: &[u8]) -> Result<(), Ended> {
         self.kept.push(letter);
         self.kept.extend_from_slice(path);
         self.kept.push(0);

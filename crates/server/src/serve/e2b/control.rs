@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{Problem, unsupported};
-use super::records::{E2B, Living, Record, now_unix_ms};
+use super::records::{E2B, LiveSandbox, Record, now_unix_ms};
 use super::{Calls, ENVD_VERSION, Service, find_record};
 use crate::serve::access::Access;
 use crate::serve::body;
@@ -109,25 +109,25 @@ impl Service {
     }
 
     /// The sandbox with this id.
-    pub(super) async fn living(&self, id: &str) -> Result<Living, Problem> {
+    pub(super) async fn find_live(&self, id: &str) -> Result<LiveSandbox, Problem> {
         let all = self.all().await?;
-        let found = all.into_iter().find(|living| living.record.id == id);
+        let found = all.into_iter().find(|live| live.record.id == id);
         found.ok_or_else(Problem::no_sandbox)
     }
 
-    async fn all(&self) -> Result<Vec<Living>, Problem> {
+    async fn all(&self) -> Result<Vec<LiveSandbox>, Problem> {
         let asked = Instant::now();
         let list = self.server.verbs.list().await?;
-        Ok(self.records.all_living(list, asked))
+        Ok(self.records.all_live(list, asked))
     }
 
     /// Moves the end of a sandbox, no further than its template allows.
-    async fn move_end(&self, living: &Living, timeout_s: u64) -> Result<(), Problem> {
+    async fn move_end(&self, live: &LiveSandbox, timeout_s: u64) -> Result<(), Problem> {
         // 0 is now.
         let timeout_ms = timeout_s.saturating_mul(1_000).max(1);
-        let longest = self.server.longest_life(&living.sandbox)?;
+        let longest = self.server.longest_life(&live.sandbox)?;
         let longest = longest.unwrap_or(TIMEOUT_MAX);
-        check_life(&living.sandbox, timeout_ms, Some(longest)).map_err(|mut error| {
+        check_life(&live.sandbox, timeout_ms, Some(longest)).map_err(|mut error| {
             error.status = StatusCode::BAD_REQUEST;
             error
         })?;
@@ -135,7 +135,7 @@ impl Service {
             timeout_ms: Some(timeout_ms),
             idle_timeout_ms: None,
         };
-        self.run(update(&wanted), &living.record).await
+        self.run(update(&wanted), &live.record).await
     }
 
     async fn run(&self, mut command: Vec<OsString>, record: &Record) -> Result<(), Problem> {
@@ -187,20 +187,20 @@ pub(super) async fn create(
     let making = async move {
         let sandbox = make(&calls.server, Access::E2b, &document, "create", setup).await?;
         let name = Access::E2b.sandbox(&sandbox.name)?.to_string();
-        let living = calls.records.living(Sandbox { name, ..sandbox });
-        let living = living.ok_or_else(|| ApiError::failed("the sandbox has not its labels"))?;
-        Ok::<_, ApiError>(access_of(&calls, &living))
+        let live = calls.records.live(Sandbox { name, ..sandbox });
+        let live = live.ok_or_else(|| ApiError::failed("the sandbox lacks its labels"))?;
+        Ok::<_, ApiError>(access_of(&calls, &live))
     };
     let access = finish_in_place(making).await?;
     Ok(body::json(StatusCode::CREATED, &access))
 }
 
 /// What a client needs to use a sandbox.
-fn access_of(calls: &Service, living: &Living) -> Value {
-    let id = &living.record.id;
+fn access_of(calls: &Service, live: &LiveSandbox) -> Value {
+    let id = &live.record.id;
     json!({
         "sandboxID": id,
-        "templateID": living.template(),
+        "templateID": live.template(),
         "clientID": "runner",
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": calls.key.of_sandbox(id).expose(),
@@ -208,19 +208,19 @@ fn access_of(calls: &Service, living: &Living) -> Value {
 }
 
 /// 0 is not known: the template has the limits.
-fn described(living: &Living) -> Value {
-    let sandbox = &living.sandbox;
+fn described(live: &LiveSandbox) -> Value {
+    let sandbox = &live.sandbox;
     let started_unix_ms = u64::try_from(sandbox.start_unix_s).unwrap_or(0) * 1_000;
     let end_unix_ms = sandbox
         .ends_in_ms
         .map(|left| now_unix_ms().saturating_add(left));
     let end_unix_ms = end_unix_ms.unwrap_or(NEVER_UNIX_MS).min(NEVER_UNIX_MS);
     json!({
-        "sandboxID": living.record.id,
-        "templateID": living.template(),
+        "sandboxID": live.record.id,
+        "templateID": live.template(),
         "clientID": "runner",
         "envdVersion": ENVD_VERSION,
-        "metadata": living.metadata(),
+        "metadata": live.metadata(),
         "startedAt": text_of_milliseconds(started_unix_ms),
         "endAt": text_of_milliseconds(end_unix_ms),
         "state": if sandbox.is_paused { "paused" } else { "running" },
@@ -254,9 +254,9 @@ pub(super) async fn list(
         .text("metadata")?
         .map(|text| pairs(&text))
         .transpose()?;
-    let is_wanted = |living: &Living| {
-        let own = living.metadata();
-        let state = if living.sandbox.is_paused {
+    let is_wanted = |live: &LiveSandbox| {
+        let own = live.metadata();
+        let state = if live.sandbox.is_paused {
             "paused"
         } else {
             "running"
@@ -266,7 +266,7 @@ pub(super) async fn list(
             .is_none_or(|states| states.split(',').any(|one| one == state))
             && template
                 .as_ref()
-                .is_none_or(|template| template == living.template())
+                .is_none_or(|template| template == live.template())
             && metadata
                 .iter()
                 .flatten()
@@ -321,7 +321,7 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
 /// The first version of the call has those that run alone.
 pub(super) async fn list_running(State(calls): State<Calls>) -> Result<Response, Problem> {
     let all = calls.all().await?;
-    let running = all.iter().filter(|living| !living.sandbox.is_paused);
+    let running = all.iter().filter(|live| !live.sandbox.is_paused);
     let list: Vec<Value> = running.map(described).collect();
     Ok(body::json(StatusCode::OK, &list))
 }
@@ -330,16 +330,16 @@ pub(super) async fn get(
     State(calls): State<Calls>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let living = calls.living(&id).await?;
-    Ok(body::json(StatusCode::OK, &described(&living)))
+    let live = calls.find_live(&id).await?;
+    Ok(body::json(StatusCode::OK, &described(&live)))
 }
 
 pub(super) async fn kill(
     State(calls): State<Calls>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let living = calls.living(&id).await?;
-    calls.run(words(["rm", "-f"]), &living.record).await?;
+    let live = calls.find_live(&id).await?;
+    calls.run(words(["rm", "-f"]), &live.record).await?;
     calls.records.remove(&id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -356,8 +356,8 @@ pub(super) async fn set_timeout(
     request: Request,
 ) -> Result<Response, Problem> {
     let Timeout { timeout } = body::read_json(request.into_body()).await?;
-    let living = calls.living(&id).await?;
-    calls.move_end(&living, timeout).await?;
+    let live = calls.find_live(&id).await?;
+    calls.move_end(&live, timeout).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -379,12 +379,12 @@ pub(super) async fn pause(
     if wanted.memory == Some(false) {
         return Err(unsupported("not supported: a pause that ends the processes").into());
     }
-    let living = calls.living(&id).await?;
-    if living.sandbox.is_paused {
+    let live = calls.find_live(&id).await?;
+    if live.sandbox.is_paused {
         let message = "the sandbox is paused already";
         return Err(ApiError::new(StatusCode::CONFLICT, "sandbox_paused", message).into());
     }
-    calls.run(words(["pause"]), &living.record).await?;
+    calls.run(words(["pause"]), &live.record).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -405,23 +405,23 @@ pub(super) async fn connect(
     if wanted.memory == Some(false) {
         return Err(unsupported("not supported: a resume that ends the processes").into());
     }
-    let living = calls.living(&id).await?;
+    let live = calls.find_live(&id).await?;
     // A shorter timeout changes nothing, as with E2B.
-    let left_ms = living.sandbox.ends_in_ms.unwrap_or(u64::MAX);
+    let left_ms = live.sandbox.ends_in_ms.unwrap_or(u64::MAX);
     if let Some(timeout_s) = wanted.timeout
         && timeout_s.saturating_mul(1_000) > left_ms
     {
-        calls.move_end(&living, timeout_s).await?;
+        calls.move_end(&live, timeout_s).await?;
     }
-    if living.sandbox.is_paused {
-        calls.run(words(["resume"]), &living.record).await?;
+    if live.sandbox.is_paused {
+        calls.run(words(["resume"]), &live.record).await?;
     }
-    let status = if living.sandbox.is_paused {
+    let status = if live.sandbox.is_paused {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    Ok(body::json(status, &access_of(&calls, &living)))
+    Ok(body::json(status, &access_of(&calls, &live)))
 }
 
 /// Of a sandbox if the headers name one, or of the server.
@@ -431,8 +431,8 @@ pub(super) async fn health(
 ) -> Result<Response, Problem> {
     if headers.contains_key("e2b-sandbox-id") {
         let record = find_record(&calls, &headers).await?;
-        let living = calls.living(&record.id).await;
-        living.map_err(|_ended| Problem::not_running())?;
+        let live = calls.find_live(&record.id).await;
+        live.map_err(|_ended| Problem::not_running())?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

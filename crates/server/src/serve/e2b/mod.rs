@@ -216,9 +216,8 @@ async fn find_record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>
         return Ok(record);
     }
     // The sandbox may be older than this server.
-    let living = calls.living(id).await;
-    living
-        .map(|living| living.record)
+    let live = calls.find_live(id).await;
+    live.map(|live| live.record)
         .map_err(Problem::or_not_running)
 }
 

@@ -38,12 +38,12 @@ impl Record {
 
 /// A sandbox as it is now.
 #[derive(Debug)]
-pub(super) struct Living {
+pub(super) struct LiveSandbox {
     pub(super) record: Arc<Record>,
     pub(super) sandbox: Sandbox,
 }
 
-impl Living {
+impl LiveSandbox {
     pub(super) fn template(&self) -> &str {
         self.sandbox.labels.get(TEMPLATE).map_or("", String::as_str)
     }
@@ -71,7 +71,7 @@ impl Records {
     }
 
     /// A sandbox of the list; `None`: it was not created over this API.
-    pub(super) fn living(&self, sandbox: Sandbox) -> Option<Living> {
+    pub(super) fn live(&self, sandbox: Sandbox) -> Option<LiveSandbox> {
         if sandbox.labels.get(API).map(String::as_str) != Some(E2B) {
             return None;
         }
@@ -81,18 +81,18 @@ impl Records {
         let record = records
             .entry(id)
             .or_insert_with_key(|id| Arc::new(Record::new(id, name)));
-        Some(Living {
+        Some(LiveSandbox {
             record: Arc::clone(record),
             sandbox,
         })
     }
 
     /// Those of the list; others are forgotten. `asked` is from before the list was.
-    pub(super) fn all_living(&self, list: SandboxList, asked: Instant) -> Vec<Living> {
+    pub(super) fn all_live(&self, list: SandboxList, asked: Instant) -> Vec<LiveSandbox> {
         let sandboxes = list.sandboxes.into_iter();
-        let found: Vec<Living> = sandboxes.filter_map(|one| self.living(one)).collect();
+        let found: Vec<LiveSandbox> = sandboxes.filter_map(|one| self.live(one)).collect();
         let ids: std::collections::HashSet<&str> =
-            found.iter().map(|living| &*living.record.id).collect();
+            found.iter().map(|live| &*live.record.id).collect();
         lock(&self.0).retain(|id, record| ids.contains(&**id) || record.remembered >= asked);
         found
     }

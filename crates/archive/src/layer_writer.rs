@@ -2,8 +2,8 @@
 //! below.
 //!
 //! Destinations are resolved in the [`LayerView`] only; entries are created beneath the directory,
-//! without following links. Whiteouts and opaque directories are applied at the end ([`crate::hiding`]), when the
-//! layer's own entries are known: they do not hide entries of the same layer.
+//! without following links. Whiteouts and opaque directories are applied at the end ([`crate::hiding`]),
+//! when the layer's own entries are known: they do not hide entries of the same layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -214,7 +214,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a directory, and with `is_recursive` those below it. With `is_new`, what is in it is told of.
+    /// Watches a directory, and with `is_recursive` those below it. With `is_new`, its entries are reported.
     fn add(&mut self, top: Vec<u8>, is_new: bool) -> Result<(), Ended> {
         let mut pending = vec![top];
         while let Some(path) = pending.pop() {

@@ -1,7 +1,7 @@
 //! Copies files between the host and a sandbox as a tar ([`pack`](mod@pack), [`unpack`](mod@unpack)), and
 //! moves them to the destination ([`place`]).
 //!
-//! A [`snapshot`] is the tar of the private files of a sandbox, as a layer of an image. [`changes`] lists them.
+//! A [`snapshot`] is a tar of the private files of a sandbox, as a layer of an image. [`changes`] lists them.
 
 pub mod changes;
 mod layer_rules;

@@ -198,7 +198,7 @@ fn credentials_stay_hidden_and_out_of_the_policy() {
             "{left_out}: {policy}"
         );
     }
-    // The caller may name them.
+    // The caller may name them: the entry is marked.
     let done = learn(&ground, &["--rw", "."], &body);
     assert!(done.text().contains("canary of a token"), "{done:?}");
     assert!(!done.text().contains("canary of a key"));
@@ -206,6 +206,39 @@ fn credentials_stay_hidden_and_out_of_the_policy() {
         entries(&ground),
         ["flags:", "ro: []", "rw:", "- \".\"", "allow_net: []"]
     );
+    let marked = "; a file in it may hold credentials (.env)\n    - \".\"\n";
+    assert!(self::policy(&ground).contains(marked), "{policy}");
+    run(&ground, &ground.workspace(), &body).assert_exited(0);
+}
+
+/// a key in a directory that stays hidden.
+#[test]
+fn what_the_policy_says_about_a_credential_allows_it() {
+    let ground = ground();
+    let key = ground.path("home/.ssh/id_rsa");
+    let body = ["cat", text(&key)];
+    learn(&ground, &[], &body).assert_exited(1);
+    let hint = format!("to allow it: runner learn --ro {}\n", text(&key));
+    assert!(policy(&ground).contains(&hint), "{}", policy(&ground));
+    learn(&ground, &["--ro", text(&key)], &body).assert_exited(0);
+    let entry = format!("; may hold credentials\n    - \"{}\"\n", text(&key));
+    assert!(policy(&ground).contains(&entry), "{}", policy(&ground));
+    run(&ground, &ground.workspace(), &body).assert_exited(0);
+}
+
+#[test]
+fn a_file_that_the_command_makes_and_reads_is_no_entry() {
+    let ground = ground();
+    ground.write("work/.env", "TOKEN=canary of a token");
+    ground.write("work/a", "a");
+    let body = ["sh", "-ec", "cat a >new; cat new"];
+    learn(&ground, &[], &body).assert_exited(0);
+    let expected = ["flags:", "ro:", "- \"a\"", "rw: []", "allow_net: []"];
+    assert_eq!(entries(&ground), expected);
+    let done = run(&ground, &ground.workspace(), &body);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "a");
+    assert!(!ground.path("work/new").exists());
 }
 
 /// also what is meant to break the list of uses.

@@ -267,23 +267,31 @@ fn a_signal_to_process_1_is_a_denial_and_no_other_signal_is() {
     assert_eq!(of_kind(&done, "signal"), Vec::<Value>::new());
     let done = ground.run(&[&["--trace"], &flags[..]].concat(), &words);
     done.assert_exited(0);
-    let row = |signal: &str, count: u64| {
+    let row = |signal: &str, certainty: Value, count: u64| {
         json!([
             format!("{signal} to process 1"),
             "EPERM",
             "init",
-            null,
+            certainty,
             count
         ])
     };
     let expected = [
-        row("SIGTERM", 2),
-        row("0", 1),
-        row("SIGHUP", 2),
-        row("64", 1),
+        row("SIGTERM", Value::Null, 2),
+        row("0", Value::Null, 1),
+        row("SIGHUP", Value::Null, 2),
+        row("64", Value::Null, 1),
+        row("SIGUSR1", json!("inferred"), 3),
+        row("SIGUSR2", json!("inferred"), 3),
     ];
     assert_eq!(of_kind(&done, "signal"), expected);
     assert_eq!(observed(&done), "partial");
+    let reason = &done.report["observation"]["signals"]["reason"];
+    let reason = reason.as_str().expect("a reason");
+    assert!(
+        reason.ends_with("; 1 call could not be looked at"),
+        "{reason}"
+    );
 }
 
 /// A directory of the host with a stream and a datagram socket.
@@ -332,6 +340,37 @@ fn a_unix_socket_that_is_not_in_the_view_is_a_denial_and_its_hint_lets_the_body_
         done.assert_exited(0);
         assert_eq!(denied(&ground, &done), Vec::<Value>::new());
     }
+}
+
+/// B-71.
+#[test]
+fn a_datagram_to_a_socket_that_is_not_in_the_view_is_a_denial_and_its_hint_lets_the_body_send() {
+    let ground = Ground::new();
+    let (directory, _listener, receiver) = with_sockets(&ground);
+    let body = c_body("trace-datagrams", include_str!("bodies/trace/datagrams.c"));
+    let flags = ["--trace", "--ro", text(&body)];
+    let done = ground.run(&flags, &[text(&body), text(&directory)]);
+    done.assert_exited(0);
+    let datagram = directory.join("datagram");
+    let expected = [
+        json!(["file", "connect", text(&datagram)]),
+        json!(["file", "connect", text(&directory.join("file"))]),
+    ];
+    assert_eq!(denied(&ground, &done), expected);
+    assert_eq!(observed(&done)["state"], "observed", "{}", observed(&done));
+    assert_eq!(denial(&done, &datagram)["count"], 2);
+    let flags = ["--socket", text(&datagram)];
+    let hint = denial(&done, &datagram)["hint"].clone();
+    let hint = hint.as_str().expect("a hint");
+    assert!(hint.starts_with(&format!("{};", flags.join(" "))), "{hint}");
+    let path = text(&datagram);
+    let script =
+        format!("python3 -c 'import socket; socket.socket(1, 2).sendto(b\"x\", \"{path}\")'");
+    let done = traced(&ground, &flags, &script);
+    done.assert_exited(0);
+    assert_eq!(denied(&ground, &done), Vec::<Value>::new());
+    receiver.set_nonblocking(true).expect("set");
+    assert_eq!(receiver.recv(&mut [0; 2]).ok(), Some(1));
 }
 
 /// A script that connects to a socket.

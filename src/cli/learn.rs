@@ -18,7 +18,7 @@ use crate::cli::report_target::{OUTPUT, TargetError};
 use crate::cli::request::RequestError;
 use crate::run::learning::{Learned, Learning};
 use spec::egress::EgressRule;
-use spec::egress_report::HostTraffic;
+use spec::egress_report::{HostTraffic, UnreachableHost};
 use spec::host_config::{self, WrittenFlags};
 use spec::host_policy::{HostPolicy, names};
 use spec::network::HostLearning;
@@ -63,7 +63,7 @@ pub struct Learn {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The policy")]
 pub struct LearnFlags {
-    /// Write the policy to this file, which must be missing or empty unless --merge is given is given
+    /// Write the policy to this file, which must be missing or empty unless --merge is given
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Use the flags that FILE has, and add to them; the rest of its text stays
@@ -206,7 +206,9 @@ impl PolicyTarget {
             return Ok(format!("{shown} is not written: nothing was learned"));
         };
         let (verb, command) = typed(request);
-        let denied: Vec<String> = report.denials.iter().filter_map(denied_host).collect();
+        let denied = report.denials.iter().filter_map(denied_host);
+        let unreachable = report.egress.unreachable.iter().map(unreachable_host);
+        let denied: Vec<String> = denied.chain(unreachable).collect();
         let hosts: Vec<LearnedHost> = report.egress.hosts.iter().flat_map(learned_hosts).collect();
         let text = LearnedPolicy {
             verb,
@@ -259,6 +261,14 @@ fn unwritten(error: &TargetError) -> ErrorReport {
 fn denied_host(denial: &spec::report::Denial) -> Option<String> {
     let reason = denial.reason?;
     Some(format!("connect {}: {}", denial.object, reason.row().words))
+}
+
+fn unreachable_host(host: &UnreachableHost) -> String {
+    let UnreachableHost {
+        host, port, cause, ..
+    } = host;
+    let host = escape(host.as_bytes());
+    format!("connect {host}:{port}: {}", cause.in_words())
 }
 
 /// A host at each port; never at all ports.

@@ -18,6 +18,7 @@ const SHOWN_BYTES_MAX: usize = 300;
 
 const MAY_LACK: &str = "the policy may lack what it needs";
 const ASKED: &str = "asked for by the bundle";
+const WILDCARD: &str = "it stands for all names below it";
 
 /// What a policy is made of.
 pub(super) struct LearnedPolicy<'run> {
@@ -35,7 +36,7 @@ pub(super) struct LearnedPolicy<'run> {
     pub learns_hosts: bool,
     /// Hosts that flags allow.
     pub allowed: &'run [EgressRule],
-    /// Connections that were denied, in words.
+    /// Connections that were denied or had no answer, in words.
     pub denied: &'run [String],
     /// Uses that were not seen.
     pub unseen: u64,
@@ -199,8 +200,14 @@ impl LearnedPolicy<'_> {
                     0 | 1 => format!("{how}: {example}"),
                     uses => format!("{how}: {}, such as {example}", count(uses, "path")),
                 };
+                let danger = entry.danger.as_ref();
+                let danger = danger.map(|(reason, inside)| {
+                    format!("{}{}", reason.words(), self.inside(inside.as_deref()))
+                });
+                let why = [Some(shortened(why)), danger].into_iter().flatten();
+                let why = why.collect::<Vec<_>>().join("; ");
                 let path = String::from_utf8_lossy(relative(&entry.path, self.working_directory));
-                (path.into_owned(), shortened(why))
+                (path.into_owned(), why)
             })
             .collect();
         let known: BTreeSet<&str> = before.iter().map(|path| path.0.as_str()).collect();
@@ -212,7 +219,13 @@ impl LearnedPolicy<'_> {
 
     fn host_rows(&self, before: &[EgressRule]) -> Vec<(EgressRule, String)> {
         let asked = self.asked.iter().filter(|rule| self.may_have(rule));
-        let asked = asked.map(|rule| (rule.clone(), ASKED.to_owned()));
+        let asked = asked.map(|rule| {
+            let why = match rule.host {
+                EgressHost::Below(_) => format!("{ASKED}; {WILDCARD}"),
+                _ => ASKED.to_owned(),
+            };
+            (rule.clone(), why)
+        });
         let used = self.hosts.iter();
         let used = used.map(|host| (host.rule.clone(), count(host.connections, "connection")));
         let mut rows: Vec<(EgressRule, String)> = Vec::new();
@@ -273,10 +286,6 @@ impl LearnedPolicy<'_> {
             (_, true) => ("write", "--rw"),
             (_, false) => ("read", "--ro"),
         };
-        let inside = omission.inside.as_ref().map(|inside| {
-            let inside = escape(relative(inside, self.working_directory));
-            format!(" ({})", shortened(inside))
-        });
         let change = match omission.reason {
             Reason::Name => String::new(),
             _ if path.len() > SHOWN_BYTES_MAX => String::new(),
@@ -286,8 +295,17 @@ impl LearnedPolicy<'_> {
             "{how} {}: {}{}{change}",
             shortened(path),
             omission.reason.words(),
-            inside.unwrap_or_default(),
+            self.inside(omission.inside.as_deref()),
         )
+    }
+
+    /// What is in a path, in brackets.
+    fn inside(&self, inside: Option<&[u8]>) -> String {
+        let Some(inside) = inside else {
+            return String::new();
+        };
+        let inside = escape(relative(inside, self.working_directory));
+        format!(" ({})", shortened(inside))
     }
 }
 
@@ -324,6 +342,7 @@ mod tests {
             path: path.as_bytes().to_vec(),
             uses,
             example: Some(example.as_bytes().to_vec()),
+            danger: None,
         }
     }
 
@@ -364,7 +383,10 @@ mod tests {
                 entry("/opt/n", 3, "/opt/n/a"),
                 entry("/w/p/src", 1, "/w/p/src"),
             ],
-            writable: vec![entry("/w/p", 2, "/w/p/out")],
+            writable: vec![Entry {
+                danger: Some((Reason::CredentialInside, Some(b"/w/p/.env".to_vec()))),
+                ..entry("/w/p", 2, "/w/p/out")
+            }],
             omitted: vec![
                 Omission {
                     path: b"/root/.ssh/id\nrsa".to_vec(),
@@ -401,7 +423,7 @@ flags:
     # read: 3 paths, such as /opt/n/a
     - "/opt/n"
   rw:
-    # written: 2 paths, such as out
+    # written: 2 paths, such as out; a file in it may hold credentials (.env)
     - "."
   allow_net:
     # 2 connections
@@ -420,7 +442,10 @@ flags:
     fn a_long_path_is_cut_in_a_comment_and_whole_in_an_entry() {
         let long = format!("/opt/{}", "é".repeat(2_000));
         let paths = LearnedPaths {
-            read_only: vec![entry(&long, 1, &long)],
+            read_only: vec![Entry {
+                danger: Some((Reason::CredentialInside, Some(long.clone().into_bytes()))),
+                ..entry(&long, 1, &long)
+            }],
             ..LearnedPaths::default()
         };
         let text = rendered(&policy(&paths));
@@ -430,7 +455,7 @@ flags:
             .filter(|line| line.contains('#'))
             .map(str::len)
             .max();
-        assert!(longest.is_some_and(|bytes| bytes < 400), "{longest:?}");
+        assert!(longest.is_some_and(|bytes| bytes < 700), "{longest:?}");
     }
 
     #[test]
@@ -469,7 +494,7 @@ flags:
             ..closed
         });
         let expected = r#"  allow_net:
-    # asked for by the bundle
+    # asked for by the bundle; it stands for all names below it
     - "*.c.com"
     # asked for by the bundle
     - "a.com"

@@ -376,6 +376,10 @@ impl<'run> Execution<'run> {
         };
         let revealed = secrets.reveal(policy, &mut resolved, self.signals, masks, &record)?;
         self.report.record_secrets(revealed);
+        self.report.warn(
+            self.run
+                .record_grants(&resolved, masks, self.report.run_id())?,
+        );
         published_ports::report_ports(&network_setup.published, &request.network)?;
         self.run.keep_uppers(
             self.resources,

@@ -28,7 +28,10 @@ pub use policy::{
 };
 pub(crate) use policy::{UNLISTED, X32};
 pub use read::PolicyError;
-pub use traced::{LastLink, PathAccess, PathArgument, SignalArguments, TRACED_CALLS, TracedCall};
+pub use traced::{
+    LastLink, PathAccess, PathArgument, SignalArguments, SignalTarget, SocketAddress, TRACED_CALLS,
+    TracedCall, UNSEEN_MESSAGE,
+};
 
 const RULES: &str = include_str!("../../../policies/syscalls-default.yaml");
 const TIGHTENING: &str = include_str!("../../../policies/syscalls-strict.yaml");

@@ -10,18 +10,35 @@ pub struct TracedCall {
     pub paths: &'static [PathArgument],
     /// The call signals one process. It is looked at only if that is process 1.
     pub signal: Option<SignalArguments>,
-    /// The argument with AT_EMPTY_PATH. With it, the call is about a descriptor and not looked at.
-    flags: Option<u8>,
-    /// Whether the first path may be NULL, for a descriptor.
+    /// With this flag, the call is not looked at.
+    unseen_with: Option<Flag>,
+    /// Whether the first path may be NULL: the call is about a descriptor, or a socket that is connected.
     may_be_null: bool,
+}
+
+/// A flag among the arguments of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Flag {
+    argument: u8,
+    bit: u32,
 }
 
 /// The arguments of a call that signals one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalArguments {
-    /// Each has the id of the process, or of its first thread, which is equal.
-    ids: &'static [u8],
+    pub target: SignalTarget,
     pub number: u8,
+    /// The address of a siginfo_t.
+    pub info: Option<u8>,
+}
+
+/// The process that a call signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalTarget {
+    /// Each argument has the id of the process, or of its first thread, which is equal.
+    Ids(&'static [u8]),
+    /// A pidfd, and the flags that say what of its process is signalled.
+    Pidfd { descriptor: u8, flags: u8 },
 }
 
 /// A path among the arguments of a call.
@@ -30,11 +47,19 @@ pub struct PathArgument {
     /// The argument with the directory at which a relative path starts; `None`: the working directory.
     pub directory: Option<u8>,
     pub path: u8,
-    /// The path is in an address of a unix socket, whose length this argument has. The first argument is the
-    /// socket.
-    pub address_length: Option<u8>,
+    /// The path is in an address of a unix socket. The first argument is the socket.
+    pub address: Option<SocketAddress>,
     pub access: PathAccess,
     pub last_link: LastLink,
+}
+
+/// Where the address of a socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketAddress {
+    /// At the address in the argument of the path; this argument has its length.
+    WithLength(u8),
+    /// In the `struct msghdr` at the address in the argument of the path.
+    OfMessage,
 }
 
 /// What a call does with a path.
@@ -51,6 +76,8 @@ pub enum PathAccess {
     Execute,
     /// connect(2).
     Connect,
+    /// Sends to the socket there, if the first argument is a datagram socket. Others ignore or refuse the path.
+    Send,
     /// The argument with the flags of open(2).
     Open(u8),
     /// creat(2).
@@ -68,28 +95,33 @@ pub enum LastLink {
     FollowWith(u8),
 }
 
-/// Numbers of `<linux/fcntl.h>`.
+/// `<linux/fcntl.h>`: the call is about a descriptor.
 const AT_EMPTY_PATH: u32 = 0x1000;
+/// MSG_EOR. Messages with it are not looked at: init sends the listener under the filter, while nobody can answer.
+/// It means nothing for datagrams.
+pub const UNSEEN_MESSAGE: u32 = 0x80;
 
 use LastLink::{Follow, FollowWith, FollowWithout, Keep};
 use PathAccess::{
-    Connect, Create, Execute, Inspect, Open, Overwrite, Read, Remove, Replace, Write,
+    Connect, Create, Execute, Inspect, Open, Overwrite, Read, Remove, Replace, Send, Write,
 };
+use SignalTarget::{Ids, Pidfd};
+use SocketAddress::{OfMessage, WithLength};
 
 const fn path(path: u8, access: PathAccess, last_link: LastLink) -> PathArgument {
     PathArgument {
         directory: None,
         path,
-        address_length: None,
+        address: None,
         access,
         last_link,
     }
 }
 
-const fn address(access: PathAccess, last_link: LastLink) -> PathArgument {
+const fn address(path_argument: PathArgument, address: SocketAddress) -> PathArgument {
     PathArgument {
-        address_length: Some(2),
-        ..path(1, access, last_link)
+        address: Some(address),
+        ..path_argument
     }
 }
 
@@ -105,27 +137,47 @@ const fn call(name: &'static str, paths: &'static [PathArgument]) -> TracedCall 
         name,
         paths,
         signal: None,
-        flags: None,
+        unseen_with: None,
         may_be_null: false,
     }
 }
 
-const fn signal(name: &'static str, ids: &'static [u8], number: u8) -> TracedCall {
+const fn signal(name: &'static str, target: SignalTarget, number: u8) -> TracedCall {
     TracedCall {
-        signal: Some(SignalArguments { ids, number }),
+        signal: Some(SignalArguments {
+            target,
+            number,
+            info: None,
+        }),
         ..call(name, &[])
     }
 }
 
-const fn with_flags(call: TracedCall, flags: u8) -> TracedCall {
+/// As [`signal`], with a siginfo_t in the argument after the number.
+const fn signal_with(name: &'static str, target: SignalTarget, number: u8) -> TracedCall {
     TracedCall {
-        flags: Some(flags),
+        signal: Some(SignalArguments {
+            target,
+            number,
+            info: Some(number + 1),
+        }),
+        ..call(name, &[])
+    }
+}
+
+const fn unseen_with(call: TracedCall, argument: u8, bit: u32) -> TracedCall {
+    TracedCall {
+        unseen_with: Some(Flag { argument, bit }),
         ..call
     }
 }
 
-/// The traced calls. openat2(2) is not among them: no body may use it. Of the calls that signal a process, only
-/// those whose registers decide.
+const fn with_flags(call: TracedCall, argument: u8) -> TracedCall {
+    unseen_with(call, argument, AT_EMPTY_PATH)
+}
+
+/// The traced calls. openat2(2) is not among them: no body may use it. sendmmsg(2) is not: it has many addresses,
+/// and the kernel stops at the first one that fails.
 pub const TRACED_CALLS: &[TracedCall] = &[
     call("open", &[path(0, Open(1), Follow)]),
     call("openat", &[at(0, Open(2), Follow)]),
@@ -187,12 +239,32 @@ pub const TRACED_CALLS: &[TracedCall] = &[
     call("removexattr", &[path(0, Write, Follow)]),
     call("lremovexattr", &[path(0, Write, Keep)]),
     with_flags(call("removexattrat", &[at(0, Write, FollowWithout(2))]), 2),
-    call("connect", &[address(Connect, Follow)]),
-    call("bind", &[address(Create, Keep)]),
-    signal("kill", &[0], 1),
-    signal("tkill", &[0], 1),
-    signal("tgkill", &[0, 1], 2),
+    call(
+        "connect",
+        &[address(path(1, Connect, Follow), WithLength(2))],
+    ),
+    call("bind", &[address(path(1, Create, Keep), WithLength(2))]),
+    TracedCall {
+        may_be_null: true,
+        ..call("sendto", &[address(path(4, Send, Follow), WithLength(5))])
+    },
+    unseen_with(
+        call("sendmsg", &[address(path(1, Send, Follow), OfMessage)]),
+        2,
+        UNSEEN_MESSAGE,
+    ),
+    signal("kill", Ids(&[0]), 1),
+    signal("tkill", Ids(&[0]), 1),
+    signal("tgkill", Ids(&[0, 1]), 2),
+    signal_with("rt_sigqueueinfo", Ids(&[0]), 1),
+    signal_with("rt_tgsigqueueinfo", Ids(&[0, 1]), 2),
+    signal_with("pidfd_send_signal", OF_PIDFD, 1),
 ];
+
+const OF_PIDFD: SignalTarget = Pidfd {
+    descriptor: 0,
+    flags: 3,
+};
 
 impl TracedCall {
     /// The traced call of this name.
@@ -210,24 +282,27 @@ impl TracedCall {
             mask: u32::MAX,
             one_of: vec![1],
         };
-        self.signal.map(|signal| Case {
-            when: signal.ids.iter().map(is_first).collect(),
-            then: Decision::Allow,
-        })
+        match self.signal?.target {
+            Ids(ids) => Some(Case {
+                when: ids.iter().map(is_first).collect(),
+                then: Decision::Allow,
+            }),
+            Pidfd { .. } => None,
+        }
     }
 
-    /// The calls of this name that are about a descriptor: the listener is not asked.
+    /// The calls of this name about which the listener is not asked: most have no path.
     pub(crate) fn unseen(&self) -> Vec<Case> {
         let case = |when| Case {
             when,
             then: Decision::Allow,
         };
-        let of_descriptor = self.flags.map(|argument| {
+        let with_flag = self.unseen_with.map(|Flag { argument, bit }| {
             case(vec![Condition {
                 argument,
                 upper: false,
-                mask: AT_EMPTY_PATH,
-                one_of: vec![AT_EMPTY_PATH],
+                mask: bit,
+                one_of: vec![bit],
             }])
         });
         let null = self.paths.first().filter(|_| self.may_be_null).map(|path| {
@@ -239,7 +314,7 @@ impl TracedCall {
             };
             case(vec![half(false), half(true)])
         });
-        of_descriptor.into_iter().chain(null).collect()
+        with_flag.into_iter().chain(null).collect()
     }
 }
 

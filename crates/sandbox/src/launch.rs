@@ -303,7 +303,7 @@ pub fn launch(
         let (message, mut received) = expect_message(link, message::LISTENER, act, &describe)?;
         let listener = listener(message, &mut received);
         let mut traced = RefusedCalls::new(listener, plan.filter.silent, Instant::now())
-            .traced()
+            .traced(plan.ruleset.clone())
             .map_err(SandboxError::supervisor(TRACE, "/proc"))?;
         traced
             .answer_until_readable(link)

@@ -30,6 +30,8 @@ pub mod rlimits;
 pub mod ruleset;
 pub mod seccomp;
 mod session;
+pub mod signal_trace;
+mod socket_types;
 pub mod steps;
 pub mod supervise;
 pub mod unix_sockets;

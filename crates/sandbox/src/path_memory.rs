@@ -9,6 +9,8 @@ const SHORT_BYTES: usize = 256;
 /// `struct sockaddr_un`: the family, and a path that need not end with NUL.
 const ADDRESS_BYTES_MAX: usize = FAMILY_BYTES + 108;
 const FAMILY_BYTES: usize = 2;
+/// The start of a `struct msghdr`: the address of the name, and its length.
+const MESSAGE_BYTES: usize = 12;
 
 /// The path at an address; `None`: the call fails with EFAULT or ENAMETOOLONG. Other errors: it cannot be read.
 pub(crate) fn read_path(thread: u32, address: u64) -> Result<Option<Vec<u8>>, Errno> {
@@ -35,6 +37,22 @@ pub(crate) fn read_socket_path(
         Ok(_) | Err(Errno::FAULT) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// As [`read_socket_path`], for the address in a `struct msghdr`.
+pub(crate) fn read_message_path(thread: u32, message: u64) -> Result<Option<Vec<u8>>, Errno> {
+    let mut start = [0; MESSAGE_BYTES];
+    match read_of_thread(thread, message, &mut start) {
+        Ok(MESSAGE_BYTES) => (),
+        Ok(_) | Err(Errno::FAULT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    }
+    let [a, b, c, d, e, f, g, h, length @ ..] = start;
+    let address = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+    if address == 0 {
+        return Ok(None);
+    }
+    read_socket_path(thread, address, u32::from_ne_bytes(length))
 }
 
 fn path_of(address: &[u8]) -> Option<Vec<u8>> {
@@ -81,5 +99,19 @@ mod tests {
         let of_inet = [&2_u16.to_ne_bytes()[..], b"/run/x"].concat();
         assert_eq!(read(&of_inet, 8), None);
         assert_eq!(read_socket_path(own, 0, 8), Ok(None));
+
+        let message = |name: u64, length: u32| {
+            let message = [&name.to_ne_bytes()[..], &length.to_ne_bytes()].concat();
+            let at = u64::try_from(message.as_ptr().addr()).expect("an address");
+            read_message_path(own, at).expect("readable")
+        };
+        let name = of_unix(b"/run/x");
+        let at = u64::try_from(name.as_ptr().addr()).expect("an address");
+        assert_eq!(message(at, 8), Some(b"/run/x".to_vec()));
+        assert_eq!(message(at, 2), None);
+        assert_eq!(message(at, u32::MAX), None);
+        assert_eq!(message(0, 8), None);
+        assert_eq!(message(1, 8), None);
+        assert_eq!(read_message_path(own, 0), Ok(None));
     }
 }

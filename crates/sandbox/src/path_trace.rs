@@ -1,5 +1,4 @@
-//! What the paths of a body's calls lead to in its view, and its signals to process 1, for `--trace`: looked up
-//! while the call waits.
+//! What the paths of a body's calls lead to in its view, for `--trace`: looked up while the call waits.
 //!
 //! Nothing here decides about a call. Another thread of the body may change a path after it was read, and
 //! the files may change before the call is made: what is found is shown, and nothing else.
@@ -11,24 +10,24 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use filter::{Arguments, PathArgument, TracedCall};
+use filter::{Arguments, PathAccess, PathArgument, SocketAddress, TracedCall};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
-use spec::merged::Merged;
 use spec::path_use::{PathOperation, PathOutcome, PathUse, PathUses};
 use sys::seccomp::{Listener, Waiting};
 
 use crate::path_links::PathLinks;
-use crate::path_memory::{read_path, read_socket_path};
+use crate::path_memory::{read_message_path, read_path, read_socket_path};
 use crate::path_want::{Want, lower};
+use crate::ruleset::Ruleset;
 use crate::seccomp::traced_call;
+use crate::signal_trace::{InitSignals, signal_to_init};
+use crate::socket_types::is_datagram;
 
 /// Links to files that do not exist that are followed on one path.
 const DANGLING_LINKS_MAX: usize = 8;
 /// Look-ups of a path with `..` that are repeated, because a directory was renamed meanwhile.
 const ATTEMPTS: usize = 4;
-/// The highest signal that kill(2) takes.
-const SIGNAL_MAX: u32 = 64;
 
 /// Looks up the paths of calls.
 #[derive(Debug)]
@@ -40,10 +39,11 @@ pub(crate) struct PathTrace {
     root: Option<OwnedFd>,
     /// The body has not started yet, as far as this process knows.
     is_launching: bool,
+    /// That of the body.
+    ruleset: Option<Ruleset>,
     uses: PathUses,
     links: RefCell<PathLinks>,
-    /// The numbers of the signals to process 1.
-    signals: Merged<u32>,
+    signals: InitSignals,
 }
 
 /// Why a path has no use.
@@ -62,7 +62,7 @@ impl From<Errno> for Unseen {
 impl PathTrace {
     /// # Errors
     /// The errno of openat(2); ENOENT if /proc is not that of this pid namespace.
-    pub(crate) fn start() -> Result<Self, Errno> {
+    pub(crate) fn start(ruleset: Option<Ruleset>) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
         let own = rustix::fs::readlinkat(&proc, "self", Vec::new())?;
@@ -73,9 +73,10 @@ impl PathTrace {
             proc,
             root: None,
             is_launching: false,
+            ruleset,
             uses: PathUses::default(),
             links: RefCell::default(),
-            signals: Merged::default(),
+            signals: InitSignals::default(),
         })
     }
 
@@ -83,7 +84,7 @@ impl PathTrace {
         &self.uses
     }
 
-    pub(crate) fn signals(&self) -> &Merged<u32> {
+    pub(crate) fn signals(&self) -> &InitSignals {
         &self.signals
     }
 
@@ -110,7 +111,7 @@ impl PathTrace {
         }
     }
 
-    /// Looks at the paths of a call, before it is made.
+    /// Looks at the paths or the signal of a call, before it is made.
     pub(crate) fn look_at(&mut self, listener: &Listener, waiting: &Waiting, now_ms: u64) {
         let Some(TracedCall { paths, signal, .. }) = traced_call(waiting.call.number) else {
             return;
@@ -119,10 +120,9 @@ impl PathTrace {
             return;
         }
         if let Some(signal) = signal {
-            let number = lower(&waiting.call.arguments, signal.number);
-            // EINVAL.
-            if number <= SIGNAL_MAX {
-                self.signals.add(number, now_ms);
+            let found = signal_to_init(self.proc.as_fd(), waiting, signal);
+            if listener.is_waiting(waiting) {
+                self.signals.add(found, now_ms);
             }
             return;
         }
@@ -171,7 +171,15 @@ impl PathTrace {
             .look_at(view.proc, view.root, &asked);
         let (operation, path, outcome) = match view.resolve(asked, want.follows)? {
             Found::Node { node, path } => {
-                let outcome = outcome(node.as_fd(), want.if_exists)?;
+                let outcome = match outcome(node.as_fd(), want.if_exists)? {
+                    PathOutcome::Found
+                        if want.if_exists == PathOperation::Execute
+                            && !self.permits_program(&path) =>
+                    {
+                        PathOutcome::NoExec
+                    }
+                    outcome => outcome,
+                };
                 (want.if_exists, path, outcome)
             }
             Found::Missing { directory, path } => {
@@ -192,6 +200,12 @@ impl PathTrace {
         })
     }
 
+    /// Whether Landlock permits the program. What may be written is the same for the mounts.
+    fn permits_program(&self, path: &[u8]) -> bool {
+        let ruleset = self.ruleset.as_ref();
+        ruleset.is_none_or(|ruleset| ruleset.permits_program(path))
+    }
+
     /// The path as the thread names it, made absolute.
     fn path(
         &self,
@@ -200,17 +214,19 @@ impl PathTrace {
         argument: &PathArgument,
     ) -> Result<Vec<u8>, Unseen> {
         let address = arguments[usize::from(argument.path)];
-        let path = match argument.address_length {
+        let path = match argument.address {
             None => read_path(thread, address)?,
-            Some(length) => {
-                let path = read_socket_path(thread, address, lower(arguments, length))?;
-                // EBADF, ENOTSOCK.
-                if path.is_some() && !self.is_socket(thread, lower(arguments, 0))? {
-                    return Err(Unseen::Skipped);
-                }
-                path
+            Some(SocketAddress::WithLength(length)) => {
+                read_socket_path(thread, address, lower(arguments, length))?
             }
+            Some(SocketAddress::OfMessage) => read_message_path(thread, address)?,
         };
+        if path.is_some()
+            && argument.address.is_some()
+            && !self.uses_path(thread, lower(arguments, 0), argument.access)?
+        {
+            return Err(Unseen::Skipped);
+        }
         let mut path = path.ok_or(Unseen::Skipped)?;
         match path.first() {
             // ENOENT, or the descriptor itself.
@@ -229,12 +245,22 @@ impl PathTrace {
         Ok(absolute)
     }
 
-    fn is_socket(&self, thread: u32, descriptor: u32) -> Result<bool, Errno> {
-        let link = format!("{thread}/fd/{descriptor}");
-        match rustix::fs::readlinkat(&self.proc, link, Vec::new()) {
-            Ok(target) => Ok(target.to_bytes().starts_with(b"socket:")),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(errno),
+    /// Whether a descriptor is a socket that uses the path of a call. If not, the call fails with EBADF, ENOTSOCK
+    /// or EISCONN, or ignores the path.
+    fn uses_path(&self, thread: u32, socket: u32, access: PathAccess) -> Result<bool, Errno> {
+        let link = format!("{thread}/fd/{socket}");
+        let target = match rustix::fs::readlinkat(&self.proc, link, Vec::new()) {
+            Ok(target) => target.into_bytes(),
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        let inode = target
+            .strip_prefix(b"socket:[")
+            .and_then(|rest| rest.strip_suffix(b"]"));
+        match (inode, access) {
+            (None, _) => Ok(false),
+            (Some(inode), PathAccess::Send) => is_datagram(self.proc.as_fd(), thread, inode),
+            (Some(_), _) => Ok(true),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Want {
             PathAccess::Replace | PathAccess::Overwrite => (Write, Create),
             PathAccess::Remove => (Remove, Remove),
             PathAccess::Execute => (Execute, Execute),
-            PathAccess::Connect => (Connect, Connect),
+            PathAccess::Connect | PathAccess::Send => (Connect, Connect),
             PathAccess::Open(index) => return Self::of_open(lower(arguments, index)),
         };
         Self {

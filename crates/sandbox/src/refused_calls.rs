@@ -17,6 +17,8 @@ use spec::path_use::PathUses;
 use sys::seccomp::Listener;
 
 use crate::path_trace::PathTrace;
+use crate::ruleset::Ruleset;
+use crate::signal_trace::InitSignals;
 
 /// Calls that are answered without delay. Each takes about 10 µs of this process, which no limit of the
 /// body counts.
@@ -64,9 +66,9 @@ impl RefusedCalls {
     ///
     /// # Errors
     /// The errno for which /proc cannot be used.
-    pub(crate) fn traced(self) -> Result<Self, Errno> {
+    pub(crate) fn traced(self, ruleset: Option<Ruleset>) -> Result<Self, Errno> {
         Ok(Self {
-            trace: Some(PathTrace::start()?),
+            trace: Some(PathTrace::start(ruleset)?),
             ..self
         })
     }
@@ -77,10 +79,9 @@ impl RefusedCalls {
         self.trace.as_ref().map(PathTrace::uses)
     }
 
-    /// The numbers of the signals that a traced body sent to process 1 by kill(2), tkill(2) and tgkill(2), merged;
-    /// `None`: it is not traced.
+    /// The signals that a traced body sent to process 1; `None`: it is not traced.
     #[must_use]
-    pub fn signals_to_init(&self) -> Option<&Merged<u32>> {
+    pub fn signals_to_init(&self) -> Option<&InitSignals> {
         self.trace.as_ref().map(PathTrace::signals)
     }
 
@@ -108,7 +109,7 @@ impl RefusedCalls {
     /// Number of distinct refusals, look-ups that failed and signals so far.
     pub(crate) fn distinct(&self) -> usize {
         let of_trace = self.trace.as_ref().map_or(0, |trace| {
-            trace.uses().failed.distinct().count() + trace.signals().distinct().count()
+            trace.uses().failed.distinct().count() + trace.signals().sent.distinct().count()
         });
         self.calls.distinct().count() + of_trace
     }
@@ -315,13 +316,17 @@ mod tests {
                 let is_asked = interpret(programs.traced, &ask) == USER_NOTIFICATION;
                 assert!(is_asked || !is_allowed, "{}", call.name);
             }
-            // About a descriptor, or a signal to another process than the first.
+            // About a descriptor, without a path, or a signal to another process than the first.
             for (name, arguments) in [
                 ("kill", [2, 15, 1, 1, 1, 1]),
                 ("kill", [u64::MAX, 15, 1, 1, 1, 1]),
                 ("tkill", [0, 1, 1, 1, 1, 1]),
                 ("tgkill", [1, 2, 1, 1, 1, 1]),
                 ("tgkill", [2, 1, 1, 1, 1, 1]),
+                ("rt_sigqueueinfo", [2, 1, 1, 1, 1, 1]),
+                ("rt_tgsigqueueinfo", [1, 2, 1, 1, 1, 1]),
+                ("sendto", [3, 1, 1, 0, 0, 16]),
+                ("sendmsg", [3, 1, 0x4080, 0, 0, 0]),
                 ("newfstatat", [3, 1, 1, 0x1000, 0, 0]),
                 ("statx", [3, 1, 0x1800, 0, 0, 0]),
                 ("utimensat", [3, 0, 1, 0, 0, 0]),

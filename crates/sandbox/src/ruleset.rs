@@ -17,7 +17,7 @@
 use landlock::{AccessFs, BitFlags, Scope, make_bitflags};
 
 use crate::image_root::{is_from_image, without_host_programs};
-use crate::view::{Access, BASE_CANDIDATES, ViewStep, WRITABLE};
+use crate::view::{Access, BASE_CANDIDATES, ViewStep, WRITABLE, is_beneath};
 
 type Rights = BitFlags<AccessFs>;
 
@@ -49,6 +49,17 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
+    /// Whether it lets the body execute the program at a path of the view without links.
+    #[must_use]
+    pub(crate) fn permits_program(&self, path: &[u8]) -> bool {
+        let mut rules = self.rules.iter();
+        !self.handled.contains(AccessFs::Execute)
+            || rules.any(|rule| {
+                rule.allowed.contains(AccessFs::Execute)
+                    && (rule.path == b"/" || rule.path == path || is_beneath(path, &rule.path))
+            })
+    }
+
     /// Restricts unix sockets to the body's own, which the kernel always allows, and those at the
     /// inside paths `named`. Needs ABI [`RESOLVE_UNIX_SINCE`].
     #[must_use]
@@ -219,6 +230,17 @@ mod tests {
         assert_eq!(allowed("/usr"), Some(AccessFs::Execute.into()));
         assert_eq!(allowed("/dev/null"), Some(AccessFs::WriteFile.into()));
         assert_eq!(allowed("/etc/ssl"), None);
+        for (path, expected) in [
+            ("/usr/bin/sh", true),
+            ("/usr", true),
+            ("/usrx/sh", false),
+            ("/tmp/program", true),
+            ("/etc/ssl/misc/program", false),
+            ("/program", false),
+        ] {
+            let permits = ruleset.permits_program(path.as_bytes());
+            assert_eq!(permits, expected, "{path}");
+        }
         assert_eq!(allowed("/bundle"), Some(WRITE_ALL | AccessFs::Refer));
         assert_eq!(ruleset.scoped.bits(), 3);
     }
@@ -373,6 +395,7 @@ mod tests {
                 found.map(|rule| rule.allowed)
             };
             assert_eq!(allowed("/"), Some(AccessFs::Execute.into()));
+            assert!(ruleset.permits_program(b"/opt/program"));
             assert_eq!(
                 allowed("/usr"),
                 below,

@@ -94,7 +94,12 @@ pub(crate) struct Entry {
     pub uses: u64,
     /// One of them.
     pub example: Option<Vec<u8>>,
+    /// What would keep it out of the policy, had no flag named it.
+    pub danger: Option<Danger>,
 }
+
+/// Why a path is a risk, and what is in it.
+pub(crate) type Danger = (Reason, Option<Vec<u8>>);
 
 /// Why a use is not in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,7 +229,7 @@ impl Learning<'_> {
             return;
         }
         let is_credential = || !is_named && self.host.is_credential(path);
-        if is_in_one(path, &self.shown.hidden) {
+        if !is_named && is_in_one(path, &self.shown.hidden) {
             // An inspected directory on the way is no attempt to read what is in it.
             if path_use.operation != PathOperation::Inspect {
                 self.omit(path, Reason::Credential, writes);
@@ -332,7 +337,10 @@ impl Learning<'_> {
             }
             unlisted += plain.len().saturating_sub(ENTRIES_MAX);
             let listed = plain.iter().take(ENTRIES_MAX);
-            list.extend(listed.map(|path| entry(path, &used)));
+            list.extend(listed.map(|path| Entry {
+                danger: self.danger_of_named(path),
+                ..entry(path, &used)
+            }));
         }
         learned.unlisted = unlisted + self.omitted.len().saturating_sub(OMISSIONS_MAX);
         learned.omitted = self.omitted.into_iter().take(OMISSIONS_MAX).collect();
@@ -360,7 +368,10 @@ impl Learning<'_> {
             if writable.contains(path) || ancestors(path).any(|above| writable.contains(above)) {
                 continue;
             }
-            let is_directory = self.host.is_directory(path) == Some(true);
+            // Made by the body: a mount of it would be refused.
+            let Some(is_directory) = self.host.is_directory(path) else {
+                continue;
+            };
             // A directory on the way to another path exists with its mount.
             let is_on_way = !read.is_opened && has_below(reads, path);
             let may_grant = match (is_directory, read.is_opened) {
@@ -405,10 +416,27 @@ impl Learning<'_> {
     }
 
     /// Why a directory cannot be in the policy as a whole.
-    fn blocks(&self, directory: &[u8]) -> Option<(Reason, Option<Vec<u8>>)> {
-        if is_in_one(directory, &self.shown.named) {
-            return None;
+    fn blocks(&self, directory: &[u8]) -> Option<Danger> {
+        match is_in_one(directory, &self.shown.named) {
+            true => None,
+            false => self.danger(directory),
         }
+    }
+
+    /// Others are in the policy only if they are none.
+    fn danger_of_named(&self, path: &[u8]) -> Option<Danger> {
+        if !self.shown.named.iter().any(|named| named == path) {
+            None
+        } else if self.host.is_credential(path) {
+            Some((Reason::Credential, None))
+        } else if self.host.is_directory(path) == Some(true) {
+            self.danger(path)
+        } else {
+            None
+        }
+    }
+
+    fn danger(&self, directory: &[u8]) -> Option<Danger> {
         let is_above = |path: &[u8]| is_in(path, directory);
         let home = self.shown.home.as_deref();
         let is_shared = ancestors(directory).next().is_none()
@@ -443,6 +471,7 @@ fn entry(path: &[u8], used: &BTreeMap<Vec<u8>, Written>) -> Entry {
         path: path.to_vec(),
         uses: 0,
         example: None,
+        danger: None,
     };
     for (used, written) in inside {
         entry.uses += written.uses.max(1);

@@ -152,6 +152,7 @@ fn a_write_needs_the_directory_that_exists() {
         path: b"/home/u/p".to_vec(),
         uses: 4,
         example: Some(b"/home/u/p/m".to_vec()),
+        danger: None,
     };
     assert_eq!(found.writable, [expected]);
 }
@@ -180,6 +181,8 @@ fn the_home_and_a_directory_with_a_credential_are_never_granted() {
             (Open, "/opt/d/id_rsa", Found),
             (Open, "/home/u/p/x", Found),
             (Create, "/home/u/p/new", Found),
+            // Not on the host: the body made it.
+            (Open, "/home/u/p/new", Found),
             (Open, "/home/u/.ssh/id_rsa", Absent),
             (Inspect, "/home/u/.ssh", Found),
         ],
@@ -207,25 +210,41 @@ fn the_home_and_a_directory_with_a_credential_are_never_granted() {
 }
 
 #[test]
-fn a_path_of_a_flag_is_taken_as_it_is_if_it_was_used() {
-    let files = host(&["/home/u/p/x"], &["/home/u/p/.env", "/home/u/.ssh/id_rsa"]);
+fn a_path_of_a_flag_is_taken_as_it_is_if_it_was_used_and_marked_if_it_is_a_risk() {
+    let files = host(
+        &["/home/u/p/x", "/opt/t/x"],
+        &["/home/u/p/.env", "/home/u/.ssh/id_rsa"],
+    );
+    let named = ["/home/u/p", "/home/u/.ssh/id_rsa", "/opt/unused", "/opt/t"];
     let shown = Shown {
-        named: bytes(&["/home/u/p", "/home/u/.ssh", "/opt/unused"]),
-        hidden: Vec::new(),
+        named: bytes(&named),
+        // The rest of a directory may stay hidden.
+        hidden: bytes(&["/home/u/.ssh"]),
         ..shown()
     };
     let found = learned(
         &[
             (Open, "/home/u/.ssh/id_rsa", Found),
+            (Open, "/home/u/.ssh/other", Absent),
             (Open, "/home/u/p/.env", Found),
             (Create, "/home/u/p/new", Found),
+            (Open, "/opt/t/x", Found),
         ],
         &shown,
         &files,
     );
-    assert_eq!(texts(&found.read_only), ["/home/u/.ssh"]);
+    assert_eq!(texts(&found.read_only), ["/home/u/.ssh/id_rsa", "/opt/t"]);
     assert_eq!(texts(&found.writable), ["/home/u/p"]);
-    assert!(found.omitted.is_empty());
+    assert_eq!(omitted(&found), ["/home/u/.ssh/other Credential"]);
+    let all = found.read_only.iter().chain(&found.writable);
+    let dangers: Vec<_> = all.map(|entry| entry.danger.clone()).collect();
+    let inside = Some(b"/home/u/p/.env".to_vec());
+    let expected = [
+        Some((Reason::Credential, None)),
+        None,
+        Some((Reason::CredentialInside, inside)),
+    ];
+    assert_eq!(dangers, expected);
 }
 
 #[test]

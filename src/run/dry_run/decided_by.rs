@@ -83,6 +83,18 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
+    /// Those of a run whose manifest is not kept: a key is without the file that it was inherited from.
+    pub(super) fn of_origin(
+        request: &'plan Request,
+        policy: &'plan HostPolicy,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            origin: Some(origin),
+            ..Self::new(request, policy, None)
+        }
+    }
+
     pub(super) fn write(
         &self,
         document: &mut PlanReport,
@@ -292,6 +304,14 @@ impl<'plan> Rows<'plan> {
             .collect()
     }
 
+    /// The variables that the caller gives besides secrets.
+    pub(super) fn passed_variables(&self, resolved: &ResolvedRun) -> Vec<PlannedVariable> {
+        let mut variables = self.environment(resolved, None);
+        let passthrough = self.key("sandbox.env.passthrough");
+        variables.retain(|row| row.given_by == "-e" || row.given_by == passthrough);
+        variables
+    }
+
     fn files(
         &self,
         declared: Vec<DeclaredFile>,
@@ -314,7 +334,7 @@ impl<'plan> Rows<'plan> {
         declared.into_iter().enumerate().map(row).collect()
     }
 
-    fn egress(&self, resolved: &ResolvedRun) -> Vec<PlannedHost> {
+    pub(super) fn egress(&self, resolved: &ResolvedRun) -> Vec<PlannedHost> {
         let manifest = &resolved.manifest.egress;
         let row = |asked: &RequestedHost| {
             let keys = asked.entries.iter().filter_map(|index| {

@@ -69,10 +69,10 @@ impl LiveDenials<'_> {
             return Some(policies.map(|policies| policies.denial(call, *equal)));
         }
         let signals = signal_denials::refused(calls, self.refuses_signals);
-        if let Some((number, equal)) = signals.and_then(|all| all.distinct().nth(self.seen.signals))
-        {
+        let signal = signals.and_then(|all| all.sent.distinct().nth(self.seen.signals));
+        if let Some((signal, equal)) = signal {
             self.seen.signals += 1;
-            return Some(Some(signal_denials::denial(*number, *equal)));
+            return Some(Some(signal_denials::denial(*signal, *equal)));
         }
         let (rules, uses) = (self.rules.as_ref()?, calls.path_uses()?);
         let (path_use, equal) = uses.failed.distinct().nth(self.seen.paths)?;

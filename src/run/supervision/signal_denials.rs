@@ -2,15 +2,17 @@
 
 use crate::run::supervision::DenialsReport;
 use sandbox::refused_calls::RefusedCalls;
-use spec::merged::{Merged, Occurrences};
+use sandbox::signal_trace::{InitSignal, InitSignals};
+use spec::merged::Occurrences;
 use spec::observation::KindObservation;
-use spec::report::Denial;
+use spec::report::{Certainty, Denial};
+use spec::units::count;
 use sys::signal_name::signal_name;
 
 /// Landlock keeps signals within a domain from this version of its ABI on.
 const SCOPE_SINCE: u32 = 6;
-const SEEN: &str = "only those that kill, tkill and tgkill send to process 1; processes of the host \
-                    do not exist for the body (ESRCH)";
+const SEEN: &str = "only those to process 1, and not those that the kernel sends for a file \
+                    (F_SETOWN); processes of the host do not exist for the body (ESRCH)";
 
 /// Whether Landlock refuses signals to process 1. The commands of a sandbox that `stays` are in its domain.
 pub(in crate::run) fn are_refused(landlock_abi: u32, stays: bool) -> bool {
@@ -18,7 +20,7 @@ pub(in crate::run) fn are_refused(landlock_abi: u32, stays: bool) -> bool {
 }
 
 /// The signals to process 1 that are refused; `None`: none is, or they were not observed.
-pub(super) fn refused(calls: &RefusedCalls, are_refused: bool) -> Option<&Merged<u32>> {
+pub(super) fn refused(calls: &RefusedCalls, are_refused: bool) -> Option<&InitSignals> {
     calls.signals_to_init().filter(|_| are_refused)
 }
 
@@ -34,15 +36,27 @@ pub(in crate::run) fn report(calls: &RefusedCalls, are_refused: bool) -> Denials
         ),
         Some(signals) => DenialsReport {
             denials: signals
+                .sent
                 .distinct()
-                .map(|(number, equal)| denial(*number, *equal))
+                .map(|(signal, equal)| denial(*signal, *equal))
                 .collect(),
-            observation: KindObservation::partial(SEEN, signals.unlisted()),
+            observation: KindObservation::partial(seen(signals), signals.sent.unlisted()),
         },
     }
 }
 
-pub(super) fn denial(number: u32, equal: Occurrences) -> Denial {
+fn seen(signals: &InitSignals) -> String {
+    match signals.unknown {
+        0 => SEEN.to_owned(),
+        unknown => format!("{SEEN}; {} could not be looked at", count(unknown, "call")),
+    }
+}
+
+pub(super) fn denial(signal: InitSignal, equal: Occurrences) -> Denial {
+    let InitSignal {
+        number,
+        is_inferred,
+    } = signal;
     let name = i32::try_from(number).map_or_else(|_range| number.to_string(), signal_name);
     // One without a name has the word that the kind has.
     let name = name.trim_start_matches("signal ");
@@ -60,7 +74,7 @@ pub(super) fn denial(number: u32, equal: Occurrences) -> Denial {
         hint: Some(
             "no flag allows it: process 1 is the runner's own; the command is process 2".to_owned(),
         ),
-        certainty: None,
+        certainty: is_inferred.then_some(Certainty::Inferred),
         count: equal.count,
         first_ms: Some(equal.first_ms),
     }

@@ -1,0 +1,65 @@
+//! What a run was granted besides secrets, for the audit trail in the history.
+
+use crate::run::Run;
+use crate::run::dry_run::decided_by::Rows;
+use crate::run::error::RunError;
+use crate::run::planning::resolved::ResolvedRun;
+use secrets::mask::Masks;
+use spec::history::Granted;
+use spec::path::escape_path;
+use spec::plan_report::{PlannedEntry, PlannedPath};
+use spec::report::WarningReport;
+use spec::request::ViewEntry;
+
+impl Run<'_> {
+    /// Records what the run is granted. Returns why it cannot be recorded. `masks` are the secrets that may
+    /// be in a path.
+    ///
+    /// # Errors
+    /// It must be recorded.
+    pub(in crate::run) fn record_grants(
+        &self,
+        resolved: &ResolvedRun,
+        masks: &Masks,
+        run_id: &str,
+    ) -> Result<Option<WarningReport>, RunError> {
+        let recorder = self.last.map(|last| last.recorder);
+        match recorder.filter(|recorder| recorder.is_open()) {
+            Some(recorder) => recorder.grants(run_id, &self.granted(resolved, masks)),
+            None => Ok(None),
+        }
+    }
+
+    fn granted(&self, resolved: &ResolvedRun, masks: &Masks) -> Granted {
+        let rows = Rows::of_origin(self.request, self.policy, resolved.origin);
+        let masked = |mut text: String| {
+            masks.mask_text(&mut text);
+            text
+        };
+        let path = |entry: &ViewEntry| match entry {
+            ViewEntry::Bind {
+                source,
+                target,
+                writable,
+            } => Some(PlannedPath {
+                path: masked(escape_path(target)),
+                what: PlannedEntry::Host,
+                from: Some(masked(escape_path(source))),
+                writable: *writable,
+                size_bytes: None,
+                decided_by: rows.entry_decided_by(entry, resolved),
+            }),
+            ViewEntry::Tmpfs { .. } => None,
+        };
+        let passes_variables =
+            !self.request.environment.is_empty() || !resolved.manifest.env_passthrough.is_empty();
+        Granted {
+            paths: resolved.view.iter().filter_map(path).collect(),
+            hosts: rows.egress(resolved),
+            variables: match passes_variables {
+                true => rows.passed_variables(resolved),
+                false => Vec::new(),
+            },
+        }
+    }
+}

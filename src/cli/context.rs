@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use spec::host_policy::HostPolicy;
-use spec::request::Caller;
+use spec::request::{Caller, Totals};
 use spec::state_directory::state_directory;
 use sys::allocator::keep_from_children;
 
@@ -22,6 +22,7 @@ const DIRECTORY_VARIABLES: [&str; 4] = [
     "RUNNER_OPT_RUNTIME_DIRECTORY",
     "RUNNER_OPT_STATE_DIRECTORY",
 ];
+const MAX_SANDBOXES: &str = "RUNNER_OPT_MAX_SANDBOXES";
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
 #[derive(Clone, Default)]
@@ -72,6 +73,21 @@ impl ProcessContext {
         let values = DIRECTORY_VARIABLES.iter();
         let mut values = values.filter_map(|name| Some((*name, self.variable(name)?)));
         values.find(|(_, value)| Path::new(value).is_relative())
+    }
+
+    /// What `runner serve` allows all sandboxes together.
+    ///
+    /// # Errors
+    /// A variable that cannot be read, its value, and what was expected.
+    pub(crate) fn totals(&self) -> Result<Totals, (&'static str, &OsStr, &'static str)> {
+        let count = match self.variable(MAX_SANDBOXES) {
+            None => None,
+            Some(value) => match value.to_str().and_then(|text| text.parse().ok()) {
+                Some(count) => Some(count),
+                None => return Err((MAX_SANDBOXES, value, "a number")),
+            },
+        };
+        Ok(Totals { sandboxes: count })
     }
 
     /// The configuration files that are read if they exist, earliest first.
@@ -157,6 +173,8 @@ impl ProcessContext {
                 .or_else(|| Some(self.absolute("HOME")?.join(".docker"))),
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
+            // `find_mistake` refuses a value that cannot be read.
+            totals: self.totals().unwrap_or_default(),
         }
     }
 

@@ -38,6 +38,13 @@ pub(super) fn find_mistake(
             hints: vec![format!("set {name}=\"$PWD\"/{}", quoted(&value))],
         });
     }
+    if let Err((name, value, expected)) = context.totals() {
+        let value = escape(value.as_bytes());
+        return Some(Mistake {
+            problem: format!("the variable {name} is `{value}`, expected {expected}"),
+            hints: vec![format!("unset {name}")],
+        });
+    }
     if let Some(volume) = docker::volume(words, verb) {
         return Some(Mistake {
             problem: format!("-v takes no value, so `{volume}` would be run"),

@@ -83,7 +83,8 @@ impl<'run> Execution<'run> {
     fn stages(&mut self, prefork: Option<Prefork>, mut inputs: Inputs) -> Result<(), RunError> {
         if let Some(staying) = self.run.staying() {
             let (record, run_id) = (&mut self.resources.record, self.report.run_id());
-            staying.claim_name(record, run_id, self.run.start_unix_s)?;
+            let most = self.run.request.caller.totals.sandboxes;
+            staying.claim_name(record, run_id, self.run.start_unix_s, most)?;
         }
         let waiting = self.prepare(prefork, &mut inputs)?;
         let countdown = Countdown::start(self.run.request.limits.wall_time());

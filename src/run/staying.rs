@@ -151,19 +151,21 @@ impl StayingSandbox {
     /// Makes the control socket, which refuses clients until the commands are served.
     ///
     /// # Errors
-    /// [`RunError::Argument`]: the name is taken; [`RunError::Resources`].
+    /// [`RunError::Argument`]: the name is taken, or there are as many sandboxes as may be;
+    /// [`RunError::Resources`].
     pub(in crate::run) fn claim_name(
         &self,
         record: &mut RunRecord,
         run_id: &str,
         start_unix_s: i64,
+        most: Option<usize>,
     ) -> Result<(), RunError> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => SandboxName::parse(run_id)
                 .map_err(|_id| RunError::host("name the sandbox")(rustix::io::Errno::INVAL))?,
         };
-        let socket = record.bind_socket(&name).map_err(refused)?;
+        let socket = record.bind_socket(&name, most).map_err(refused)?;
         *self.named.borrow_mut() = Some(Named {
             state: SandboxState {
                 name,
@@ -279,6 +281,15 @@ fn refused(error: RecordsError) -> RunError {
             hint: Some(format!(
                 "choose another --name, or remove it: runner sandbox rm -f {name}"
             )),
+        },
+        RecordsError::TooManySandboxes { count, most } => RunError::Argument {
+            code: "too_many_sandboxes",
+            what: "the limit",
+            object: format!("--max-sandboxes {most}"),
+            problem: format!(
+                "is reached: {count} sandboxes of this user exist or are being created"
+            ),
+            hint: None,
         },
         error => ResourcesError::from(error).into(),
     }

@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -129,7 +131,20 @@ fn many_at_once(place: &Place) {
     let count = how_many([40, 1_000, 1_000]);
     let names = names(count);
     let server = Server::start(place, count);
-    in_lanes(count, |number| server.create(&names[number]));
+    let kernel_kib = kernel_kib();
+    let times = Mutex::new(vec![Duration::ZERO; count]);
+    in_lanes(count, |number| {
+        let begun = Instant::now();
+        server.create(&names[number]);
+        times.lock().expect("no panic")[number] = begun.elapsed();
+    });
+    let kernel_kib =
+        self::kernel_kib().saturating_sub(kernel_kib) / u64::try_from(count).expect("small");
+    let times = times.into_inner().expect("no panic");
+    let (first, last) = (
+        median(&times[..count / 10]),
+        median(&times[count - count / 10..]),
+    );
     let listed = server.call("GET", "/v1/sandboxes", &Value::Null, 200);
     assert_eq!(listed["sandboxes"].as_array().map(Vec::len), Some(count));
     let one_more = json!({ "name": "more" });
@@ -155,11 +170,30 @@ fn many_at_once(place: &Place) {
     server.end(Signal::TERM);
     let leaks = before.leaks(place);
     println!(
-        "endurance: served={count} leaks={} pss_kib={kib}",
-        leaks.len()
+        "endurance: served={count} leaks={} pss_kib={kib} kernel_kib={kernel_kib} first_ms={} last_ms={}",
+        leaks.len(),
+        first.as_millis(),
+        last.as_millis()
     );
     assert_eq!(leaks, [""; 0]);
     assert!(kib <= IDLE_KIB_MAX, "{kib} KiB for each sandbox");
+    // A call that asked each sandbox took several times as long at the end.
+    assert!(
+        count < 1_000 || last < first * 2,
+        "a creation took {first:?} at first, and {last:?} at the end"
+    );
+}
+
+fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Memory of the kernel that sandboxes use.
+fn kernel_kib() -> u64 {
+    let rows = ["SUnreclaim:", "KernelStack:", "PageTables:", "Percpu:"];
+    rows.iter().map(|row| kib("/proc/meminfo", row)).sum()
 }
 
 /// Starts a command in the background in each sandbox while the server is killed and started again. Returns

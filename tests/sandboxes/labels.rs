@@ -62,6 +62,30 @@ fn labels_are_listed_and_filter_the_list() {
     );
 }
 
+#[test]
+fn named_sandboxes_are_listed_alone() {
+    let host = Host::new();
+    for name in ["one", "two", "three"] {
+        host.create(name, &["--label", name]);
+    }
+    let listed = |words: &[&str]| {
+        let said = host.say(&[&["sandbox", "ls"], words].concat());
+        let names = said
+            .stdout
+            .lines()
+            .filter_map(|line| line.split(' ').next());
+        (said.code, names.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(listed(&["two", "one"]), (0, names(&["two", "one"])));
+    let filtered = ["one", "two", "--filter", "label=two"];
+    assert_eq!(listed(&filtered), (0, names(&["two"])));
+    let missing = host.say(&["sandbox", "ls", "one", "nine"]);
+    assert_eq!((missing.code, &*missing.stdout), (125, ""));
+    assert!(missing.stderr.contains("(no_sandbox)"), "{missing:?}");
+    assert_eq!(host.say(&["sandbox", "ls", "../x"]).code, 125);
+}
+
 ///
 #[test]
 fn hostile_labels_reach_no_terminal_as_they_are() {

@@ -1,8 +1,10 @@
 //! `/v1/sandboxes`: sandboxes that clients create, list, pause and delete.
 
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::api::Api;
+use crate::api::{Api, Server};
+use support::invariants::eventually;
 
 #[test]
 fn a_sandbox_is_created_listed_paused_resumed_and_deleted() {
@@ -185,6 +187,61 @@ fn one_sandbox_more_than_allowed_is_refused_until_one_is_deleted() {
     api.create("next");
 }
 
+/// Creating and describing a sandbox asks no other one, so that neither takes longer the more there are.
+#[test]
+fn a_supervisor_that_does_not_answer_holds_up_no_other_sandbox() {
+    let api = Api::with(&["--max-sandboxes", "3"]);
+    api.create("silent");
+    let silent = api.host.supervisor();
+    kill_process(silent, Signal::STOP).expect("stopped");
+    api.create("one");
+    api.get("/v1/sandboxes/one").expect(200);
+    let done = api.post("/v1/sandboxes/one/commands", &json!({ "argv": ["true"] }));
+    done.expect(200);
+    // It counts, and so does one whose supervisor was killed until its init has ended.
+    api.create("two");
+    let refused = api.post("/v1/sandboxes", &json!({ "name": "three" }));
+    assert_eq!(refused.expect(429).code(), "too_many_sandboxes");
+    kill_process(silent, Signal::KILL).expect("killed");
+    eventually("its place is free", || {
+        let created = api.post("/v1/sandboxes", &json!({ "name": "three" }));
+        created.status == 201
+    });
+    let metrics = api.get("/metrics").text();
+    assert!(
+        metrics.contains("\nrunner_serve_refused_total{why=\"sandboxes\"} "),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn two_servers_do_not_give_the_last_place_away_twice() {
+    let api = Api::with(&["--max-sandboxes", "1"]);
+    let other = Server::start_at(&api.host, "other", &["--max-sandboxes", "1"]);
+    let sockets = [&api.server.socket, &other.socket];
+    let at_once: Vec<_> = (0..4)
+        .map(|number| {
+            let body = json!({ "name": format!("n{number}") }).to_string();
+            let mut curl = std::process::Command::new("curl");
+            curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", &body]);
+            curl.arg("--unix-socket").arg(sockets[number % 2]);
+            curl.arg("http://runner/v1/sandboxes");
+            curl.stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("started")
+        })
+        .collect();
+    let mut said: Vec<String> = at_once
+        .into_iter()
+        .map(|curl| {
+            String::from_utf8(curl.wait_with_output().expect("waited").stdout).expect("text")
+        })
+        .collect();
+    said.sort();
+    assert_eq!(said, ["201", "429", "429", "429"]);
+    assert_eq!(api.host.list().len(), 1);
+}
+
 /// What a client forgets ends by itself.
 #[test]
 fn a_sandbox_that_no_client_uses_ends() {
@@ -195,7 +252,7 @@ fn a_sandbox_that_no_client_uses_ends() {
         &json!({ "name": "two", "flags": ["--idle-timeout", "1h"] }),
     )
     .expect(201);
-    support::invariants::eventually("it ended", || api.get("/v1/sandboxes/one").status == 404);
+    eventually("it ended", || api.get("/v1/sandboxes/one").status == 404);
     api.get("/v1/sandboxes/two").expect(200);
 }
 

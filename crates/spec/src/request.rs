@@ -339,4 +339,13 @@ pub struct Caller {
     pub cgroup_parent: Option<String>,
     /// Whether this process was already started again through systemd-run, to prevent a loop.
     pub in_delegated_scope: bool,
+    /// What `runner serve` allows all sandboxes of this user together.
+    pub totals: Totals,
+}
+
+/// The most that the sandboxes of a user may be together; beyond it no further one is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// `RUNNER_OPT_MAX_SANDBOXES`.
+    pub sandboxes: Option<usize>,
 }

@@ -2,11 +2,12 @@
 
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
+use crate::cli::sandboxes::parse_name;
 use crate::run::verbs::sandboxes;
 use spec::labels::LabelFilter;
 use spec::report::ErrorReport;
 use spec::request::Caller;
-use spec::sandboxes::{SandboxListing, SandboxState};
+use spec::sandboxes::{SandboxListing, SandboxName, SandboxState};
 use spec::units::count;
 
 pub(super) const HELP: &str = "\
@@ -14,11 +15,16 @@ With several filters, a sandbox has to match all of them.
 
 Examples:
   runner sandbox ls
-  runner sandbox ls --json
-  runner sandbox ls --filter label=project=site --filter label=owner";
+  runner sandbox ls build --json
+  runner sandbox ls --filter label=project=site --filter label=owner
+
+Exit codes: 0; 125 there is no sandbox with a NAME.";
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
+    /// List these sandboxes only
+    #[arg(value_name = "NAME")]
+    pub sandboxes: Vec<String>,
     /// List only sandboxes with this label
     #[arg(short, long, value_name = "label=NAME[=VALUE]", value_parser = read_filter)]
     pub filter: Vec<LabelFilter>,
@@ -33,9 +39,18 @@ fn read_filter(text: &str) -> Result<LabelFilter, String> {
 }
 
 /// # Errors
-/// A supervisor does not answer as expected.
+/// There is no such sandbox, or a supervisor does not answer as expected.
 pub(super) fn list(args: &Ls, caller: &Caller, printer: &Printer) -> Result<u8, ErrorReport> {
-    let mut sandboxes = sandboxes::list(caller).map_err(|error| error.report())?;
+    let names = args.sandboxes.iter().map(|name| parse_name(name));
+    let names: Vec<SandboxName> = names.collect::<Result<_, _>>()?;
+    let listed = match names.is_empty() {
+        true => sandboxes::list(caller),
+        false => names
+            .iter()
+            .map(|name| sandboxes::state(caller, name))
+            .collect(),
+    };
+    let mut sandboxes = listed.map_err(|error| error.report())?;
     let is_wanted = |state: &SandboxState| {
         let mut filters = args.filter.iter();
         filters.all(|filter| filter.matches(&state.labels))

@@ -237,6 +237,15 @@ pub(crate) fn list(caller: &Caller) -> Result<Vec<SandboxState>, SandboxError> {
     Ok(states)
 }
 
+/// Describes a sandbox, and asks no other.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn state(caller: &Caller, name: &SandboxName) -> Result<SandboxState, SandboxError> {
+    let asked = connect(caller, name)?.state();
+    asked.map_err(|error| SandboxError::of_control(name, error))
+}
+
 /// Ends a sandbox, and waits until nothing of it is left.
 ///
 /// # Errors

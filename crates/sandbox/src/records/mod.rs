@@ -104,6 +104,8 @@ pub enum RecordsError {
     RunId { found: String },
     #[error("the sandbox {name} exists: run {run_id}")]
     NameTaken { name: SandboxName, run_id: String },
+    #[error("{count} sandboxes of this user exist or are being created, and {most} may")]
+    TooManySandboxes { count: usize, most: usize },
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
     #[error("line {line} of the record of run {run_id} is malformed; remove runs/{run_id} by hand")]

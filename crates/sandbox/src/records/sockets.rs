@@ -54,11 +54,16 @@ pub(super) fn remove(path: &Path, file: &str) -> Result<(), RecordsError> {
 }
 
 impl RunRecord {
-    /// Gives the run a name, and makes its control socket, which does not listen yet.
+    /// Gives the run a name, and makes its control socket, which does not listen yet. With `most`, only if
+    /// fewer sandboxes have one.
     ///
     /// # Errors
-    /// [`RecordsError::NameTaken`]; [`RecordsError::Call`].
-    pub fn bind_socket(&mut self, name: &SandboxName) -> Result<OwnedFd, RecordsError> {
+    /// [`RecordsError::NameTaken`]; [`RecordsError::TooManySandboxes`]; [`RecordsError::Call`].
+    pub fn bind_socket(
+        &mut self,
+        name: &SandboxName,
+        most: Option<usize>,
+    ) -> Result<OwnedFd, RecordsError> {
         let path = self.path.clone();
         let file = file_name(name, &self.run_id);
         let fault = |act, call| {
@@ -66,15 +71,19 @@ impl RunRecord {
             move |errno| failed(&path, act, &file, call, errno)
         };
         let sockets = open_sockets(&path)?;
-        // From the search to bind(2), so that no two runs get one name.
+        // From the search to bind(2), so that no two runs get one name, or the last place.
         lock::claim_file(sockets.as_fd()).map_err(fault("lock the sandboxes", "flock"))?;
-        for (taken, run_id) in list(&path, &sockets)? {
-            if taken == *name && is_locked(&path, &self.runs, &run_id)? {
+        let all = list(&path, &sockets)?;
+        for (taken, run_id) in all.iter().filter(|(taken, _)| taken == name) {
+            if is_locked(&path, &self.runs, run_id)? {
                 return Err(RecordsError::NameTaken {
-                    name: taken,
+                    name: taken.clone(),
                     run_id: escape(run_id.as_bytes()),
                 });
             }
+        }
+        if let Some(most) = most {
+            self.check_count(&all, most)?;
         }
         self.record(&Entry::Socket(name.clone()))?;
         let socket = bind(sockets.as_fd(), &file).map_err(fault("make a socket", "bind"))?;
@@ -82,6 +91,23 @@ impl RunRecord {
         rustix::fs::chmodat(&sockets, &file, mode, AtFlags::empty())
             .map_err(fault("set a mode", "fchmodat"))?;
         Ok(socket)
+    }
+
+    /// # Errors
+    /// [`RecordsError::TooManySandboxes`]; [`RecordsError::Call`].
+    fn check_count(&self, all: &[(SandboxName, String)], most: usize) -> Result<(), RecordsError> {
+        // Sockets of killed supervisors may be among them: only then it matters who lives.
+        if all.len() < most {
+            return Ok(());
+        }
+        let mut count = 0;
+        for (_, run_id) in all {
+            count += usize::from(is_locked(&self.path, &self.runs, run_id)?);
+        }
+        match count < most {
+            true => Ok(()),
+            false => Err(RecordsError::TooManySandboxes { count, most }),
+        }
     }
 
     /// Removes the control socket.

@@ -109,7 +109,7 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         Some(file) => templates::read("--templates", file)?,
         None => templates::Templates::default(),
     };
-    let verbs = Verbs::beside_this_one()?;
+    let verbs = Verbs::beside_this_one(flags)?;
     // Creates and checks the runtime directory, too.
     verbs.list().await.map_err(|error| error.in_one_line())?;
     let listeners = Listeners::open(flags, passed, token.is_some())?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Extension;
@@ -19,68 +18,14 @@ use super::files::receive;
 use super::lifetimes::{TEMPLATE, check_label_names};
 use super::metrics::Refused;
 use super::query::Query;
-use super::server::{InSandbox, Server, Shared, place};
+use super::server::{InSandbox, Server, Shared, finish_in_place};
 use super::templates::flags_for;
 use super::types::{CreateSandbox, Sandbox, SandboxList, SetTimeout};
-use super::verbs::words;
+use super::verbs::{Verbs, words};
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
 
-/// When a client may ask again for a place that there is not.
-const RETRY_AFTER_S: u32 = 10;
-
-/// Names of sandboxes that are being created; `None`: `runner` chooses it.
-pub(super) type Creating = Mutex<Vec<Option<String>>>;
-
-fn lock(creating: &Creating) -> MutexGuard<'_, Vec<Option<String>>> {
-    creating.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A place for a sandbox, while it is being created.
-#[derive(Debug)]
-struct Admission {
-    creating: Arc<Creating>,
-    name: Option<String>,
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        let mut creating = lock(&self.creating);
-        if let Some(at) = creating.iter().position(|name| *name == self.name) {
-            creating.swap_remove(at);
-        }
-    }
-}
-
 impl Server {
-    /// Refuses one more sandbox if there are enough.
-    async fn admit(&self, name: Option<&SandboxName>) -> Result<Admission, ApiError> {
-        // One call after the other: of two, one would not see the other's sandbox.
-        let _turn = self.admission.lock().await;
-        // Before the list, which has a sandbox once it has started. One without a name that starts meanwhile is
-        // counted twice: rather too few than too many.
-        let creating = lock(&self.creating).clone();
-        let listed = self.verbs.list().await?.sandboxes;
-        let is_listed = |name: &String| listed.iter().any(|sandbox| sandbox.name == *name);
-        let is_new = |name: &&Option<String>| !name.as_ref().is_some_and(is_listed);
-        let count = listed.len() + creating.iter().filter(is_new).count();
-        if count >= self.max_sandboxes {
-            self.metrics.refused(Refused::Sandboxes);
-            let message = format!(
-                "{count} sandboxes of this user exist or are being created, and --max-sandboxes is {}",
-                self.max_sandboxes
-            );
-            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sandboxes", message);
-            return Err(error.retry_after_s(RETRY_AFTER_S));
-        }
-        let name = name.map(SandboxName::to_string);
-        lock(&self.creating).push(name.clone());
-        Ok(Admission {
-            creating: Arc::clone(&self.creating),
-            name,
-        })
-    }
-
     /// The sandbox, named as the client names it.
     ///
     /// # Errors
@@ -90,20 +35,19 @@ impl Server {
         access: Access,
         name: &SandboxName,
     ) -> Result<Sandbox, ApiError> {
-        let sandboxes = self.verbs.list().await?.sandboxes;
-        let found = sandboxes
-            .into_iter()
-            .find(|sandbox| sandbox.name == name.as_str());
-        found
-            .and_then(|sandbox| renamed(access, sandbox))
-            .ok_or_else(|| {
-                let shown = access.shown(name.as_str()).unwrap_or_default();
-                ApiError::new(
-                    StatusCode::NOT_FOUND,
-                    "no_sandbox",
-                    format!("there is no sandbox {shown}"),
-                )
-            })
+        let found = match self.verbs.get(name).await {
+            Ok(sandbox) => renamed(access, sandbox),
+            Err(error) if matches!(error.code(), "no_sandbox" | "sandbox_ending") => None,
+            Err(error) => return Err(error),
+        };
+        found.ok_or_else(|| {
+            let shown = access.shown(name.as_str()).unwrap_or_default();
+            ApiError::new(
+                StatusCode::NOT_FOUND,
+                "no_sandbox",
+                format!("there is no sandbox {shown}"),
+            )
+        })
     }
 
     /// The flags of a new sandbox.
@@ -234,17 +178,18 @@ pub(super) async fn make(
     if let Some(snapshot) = setup.snapshot {
         command.extend(["--".into(), snapshot.into_os_string()]);
     }
-    let admission = server.admit(name.as_ref()).await?;
-    let (verbs, place) = (server.verbs.clone(), place());
-    // A client that goes meanwhile does not give the places back.
-    let started = tokio::spawn(async move {
-        let printed = verbs.run(command).await;
-        drop((admission, place, directory));
+    let command = server.verbs.command(command);
+    // The files are there until it ends, also if the client goes meanwhile.
+    let started = finish_in_place(async move {
+        let printed = Verbs::run_command(command).await;
+        drop(directory);
         printed
     });
-    let printed = started
-        .await
-        .map_err(|error| ApiError::failed(format!("the call was not finished: {error}")))??;
+    let printed = started.await.inspect_err(|error| {
+        if error.status == StatusCode::TOO_MANY_REQUESTS {
+            server.metrics.refused(Refused::Sandboxes);
+        }
+    })?;
     let printed = String::from_utf8_lossy(&printed.stdout);
     let printed = printed.trim_end();
     let found = SandboxName::parse(printed)

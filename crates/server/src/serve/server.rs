@@ -7,14 +7,13 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::Access;
 use super::error::ApiError;
 use super::flags::Flags;
 use super::metrics::Metrics;
 use super::runs::Runs;
-use super::sandboxes::Creating;
 use super::templates::Templates;
 use super::terminals::Terminals;
 use super::verbs::Verbs;
@@ -63,10 +62,6 @@ pub(super) struct Server {
     pub(super) max_sandboxes: usize,
     pub(super) idle_timeout: Duration,
     pub(super) max_file: u64,
-    /// Held while a call finds out whether there is a place for a sandbox.
-    pub(super) admission: Mutex<()>,
-    /// Sandboxes that are being created.
-    pub(super) creating: Arc<Creating>,
     pub(super) max_calls: usize,
     pub(super) calls: Arc<Semaphore>,
     pub(super) terminals: Terminals,
@@ -91,8 +86,6 @@ impl Server {
             max_sandboxes: flags.max_sandboxes,
             idle_timeout: flags.idle_timeout,
             max_file: flags.max_file,
-            admission: Mutex::new(()),
-            creating: Arc::default(),
             max_calls: flags.max_calls,
             calls: Arc::new(Semaphore::new(flags.max_calls)),
             terminals: Terminals::default(),

@@ -11,11 +11,12 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use super::error::ApiError;
+use super::flags::Flags;
 use super::server::place;
-use super::types::SandboxList;
+use super::types::{Sandbox, SandboxList};
 use crate::program::Program;
 use spec::outcome::Outcome;
-use spec::sandboxes::CommandResult;
+use spec::sandboxes::{CommandResult, SandboxName};
 
 /// Most bytes of a document of `runner`: thousands of commands.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
@@ -24,6 +25,9 @@ const MESSAGES_BYTES_MAX: usize = 256 << 10;
 
 /// A verb that takes longer hangs. `create` may have to fetch an image.
 const VERB_TIME: Duration = Duration::from_secs(600);
+
+/// When a client may ask again for a place that there is not.
+const RETRY_AFTER_S: u32 = 10;
 
 /// Variables of systemd for this process alone.
 const OF_SYSTEMD: [&str; 7] = [
@@ -38,18 +42,22 @@ const OF_SYSTEMD: [&str; 7] = [
 
 /// `runner`, which does everything.
 #[derive(Debug, Clone)]
-pub(super) struct Verbs(Program);
+pub(super) struct Verbs {
+    program: Program,
+    /// Variables by which `runner` counts, so that no two servers give the last place away.
+    totals: Vec<(&'static str, String)>,
+}
 
 impl Verbs {
-    pub(super) fn beside_this_one() -> Result<Self, String> {
-        let found = Program::beside_this_one();
-        found
-            .map(Self)
-            .map_err(|error| format!("the program `runner` cannot be executed: {error}"))
+    pub(super) fn beside_this_one(flags: &Flags) -> Result<Self, String> {
+        let program = Program::beside_this_one()
+            .map_err(|error| format!("the program `runner` cannot be executed: {error}"))?;
+        let totals = vec![("RUNNER_OPT_MAX_SANDBOXES", flags.max_sandboxes.to_string())];
+        Ok(Self { program, totals })
     }
 
     pub(super) const fn program(&self) -> &Program {
-        &self.0
+        &self.program
     }
 
     /// `runner sandbox WORDS…`, not started.
@@ -65,8 +73,9 @@ impl Verbs {
 
     /// `runner`, without words.
     pub(super) fn runner(&self) -> Command {
-        let mut command = Command::new(self.0.path());
+        let mut command = Command::new(self.program.path());
         command
+            .envs(self.totals.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             // Ctrl-C in the terminal of the server is for the server.
             .process_group(0);
@@ -137,7 +146,21 @@ impl Verbs {
     /// # Errors
     /// As [`Self::run`].
     pub(super) async fn list(&self) -> Result<SandboxList, ApiError> {
-        let printed = self.run(words(["ls", "--json"])).await?;
+        self.list_by(words(["ls", "--json"])).await
+    }
+
+    /// One sandbox of this user.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(super) async fn get(&self, name: &SandboxName) -> Result<Sandbox, ApiError> {
+        let list = self.list_by(words(["ls", "--json", "--", name.as_str()]));
+        let found = list.await?.sandboxes.pop();
+        found.ok_or_else(|| ApiError::failed("`runner sandbox ls` did not print the sandbox"))
+    }
+
+    async fn list_by(&self, words: Vec<OsString>) -> Result<SandboxList, ApiError> {
+        let printed = self.run(words).await?;
         serde_json::from_slice(&printed.stdout).map_err(|error| {
             ApiError::failed(format!(
                 "`runner sandbox ls --json` cannot be read: {error}"
@@ -252,6 +275,10 @@ pub(super) fn refusal(stderr: &[u8]) -> ApiError {
 
 fn error_of(code: &str, message: &str, hint: Option<&str>) -> ApiError {
     let error = ApiError::new(status_of(code), code, message);
+    let error = match error.status {
+        StatusCode::TOO_MANY_REQUESTS => error.retry_after_s(RETRY_AFTER_S),
+        _ => error,
+    };
     match hint {
         // It may name a sandbox that the client must not know.
         Some(_similar) if code == "no_sandbox" => error,
@@ -281,6 +308,7 @@ fn status_of(code: &str) -> StatusCode {
         | "sandbox_no_freezer" | "sandbox_version" => StatusCode::CONFLICT,
         "sandbox_name" | "usage" | "env_invalid" => StatusCode::BAD_REQUEST,
         "host_failed" | "sandbox_unusable" => StatusCode::INTERNAL_SERVER_ERROR,
+        "too_many_sandboxes" => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -20,6 +20,7 @@ mod command_limits;
 mod commands;
 mod escapes;
 mod files;
+mod forward;
 mod host;
 mod idle;
 mod kill;

@@ -1,6 +1,6 @@
 //! The caller's network flags after parsing.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use crate::egress::{EgressRule, parse_port};
@@ -39,6 +39,14 @@ pub struct PublishedPort {
     pub host_port: u16,
     /// Port on the body's loopback; never 0.
     pub body_port: u16,
+}
+
+/// `runner sandbox forward [[ADDRESS:]HOST_PORT:]PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardedPort {
+    /// Where the host listens.
+    pub address: IpAddr,
+    pub ports: PublishedPort,
 }
 
 /// `--add-host HOST:IP`: the external address of a name. It overrides the host's hosts file.
@@ -101,6 +109,35 @@ impl PublishedPort {
     }
 }
 
+impl ForwardedPort {
+    /// Parses `[[ADDRESS:]HOST_PORT:]PORT`; an IPv6 address is in brackets, and no HOST_PORT before a colon is 0.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (host, body_port) = text.rsplit_once(':').unwrap_or((text, text));
+        let (address, host_port) = match host.rsplit_once(':') {
+            Some((address, host_port)) => (parse_address(address)?, host_port),
+            None => (Ipv4Addr::LOCALHOST.into(), host),
+        };
+        Some(Self {
+            address,
+            ports: PublishedPort {
+                host_port: match host_port {
+                    "" | "0" => 0,
+                    host_port => parse_port(host_port)?,
+                },
+                body_port: parse_port(body_port)?,
+            },
+        })
+    }
+}
+
+fn parse_address(text: &str) -> Option<IpAddr> {
+    match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?.parse().ok().map(IpAddr::V6),
+        None => text.parse().ok().map(IpAddr::V4),
+    }
+}
+
 impl std::fmt::Display for PublishedPort {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}:{}", self.host_port, self.body_port)
@@ -154,6 +191,48 @@ impl CaptureChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_forwarded_port_has_a_port_and_an_address_of_the_host() {
+        for (text, at, port) in [
+            ("80", "127.0.0.1:80", 80),
+            ("8080:80", "127.0.0.1:8080", 80),
+            ("0:80", "127.0.0.1:0", 80),
+            (":80", "127.0.0.1:0", 80),
+            ("0.0.0.0:8080:80", "0.0.0.0:8080", 80),
+            ("[::1]::65535", "[::1]:0", 65535),
+        ] {
+            let parsed = ForwardedPort::parse(text).expect(text);
+            let found = (parsed.address, parsed.ports.host_port);
+            assert_eq!(std::net::SocketAddr::from(found).to_string(), at);
+            assert_eq!(parsed.ports.body_port, port, "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            "0",
+            "65536",
+            "-1",
+            "+80",
+            "080",
+            " 80",
+            "80 ",
+            "http",
+            "80:",
+            "80:0",
+            "1:2:3",
+            ":1:2",
+            "::1:2:3",
+            "[::1:2:3",
+            "[127.0.0.1]:1:2",
+            "localhost:1:2",
+            "65536:80",
+            "00:80",
+            "80/tcp",
+        ] {
+            assert_eq!(ForwardedPort::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_published_port_is_two_decimal_numbers() {

@@ -2,6 +2,7 @@
 
 mod cp;
 mod exec;
+mod forward;
 mod logs;
 mod ls;
 mod snapshot;
@@ -92,6 +93,9 @@ pub enum SandboxVerb {
     /// Print the events of a directory of a sandbox
     #[command(after_help = watch::HELP)]
     Watch(watch::Watch),
+    /// Forward connections from this host to ports of a sandbox
+    #[command(after_help = forward::HELP)]
+    Forward(forward::Forward),
     /// Send a signal to a command
     #[command(after_help = KILL_HELP)]
     Kill(Kill),
@@ -227,6 +231,7 @@ impl SandboxVerb {
             Self::Update(update) => &update.common,
             Self::Logs(logs) => &logs.common,
             Self::Watch(watch) => &watch.common,
+            Self::Forward(forward) => &forward.common,
             Self::Kill(kill) => &kill.common,
             Self::Rm(rm) => &rm.common,
             Self::Pause(named) | Self::Resume(named) => &named.common,
@@ -312,6 +317,7 @@ pub(super) fn sandbox(
         SandboxVerb::Update(args) => Ok(update::update(args, caller, printer)),
         SandboxVerb::Logs(args) => logs::print(args, caller, printer),
         SandboxVerb::Watch(args) => watch::print(args, caller),
+        SandboxVerb::Forward(args) => forward::forward(args, caller, *printer),
         SandboxVerb::Kill(kill) => parse_name(&kill.sandbox).and_then(|name| {
             let sent = sandboxes::kill(caller, &name, kill.command, kill.signal);
             sent.map(|()| 0).map_err(|error| error.report())

@@ -71,6 +71,16 @@ pub(crate) enum SandboxError {
     },
     #[error("the sandbox {name} has no cgroup that enforces such a limit for a single command")]
     NoCommandLimit { name: SandboxName },
+    #[error("nothing accepts connections on port {port} of the sandbox {name}: {errno}")]
+    NoListener {
+        name: SandboxName,
+        port: u16,
+        errno: Errno,
+    },
+    #[error("the sandbox {name} has as many connections from outside as it may")]
+    Connections { name: SandboxName },
+    #[error("the sandbox {name} has ended")]
+    Ended { name: SandboxName },
     #[error("the sandbox {name} was created by another version of runner")]
     Version { name: SandboxName },
     #[error("the supervisor of the sandbox {name} does not answer as expected")]
@@ -99,6 +109,7 @@ impl SandboxError {
             Refusal::NoLog => Self::NoLog { name },
             Refusal::NoCommand => Self::NoCommand { name },
             Refusal::NoCommandLimit => Self::NoCommandLimit { name },
+            Refusal::Connections => Self::Connections { name },
             Refusal::Malformed => Self::Control {
                 name,
                 source: ControlError::Malformed,
@@ -175,6 +186,12 @@ impl SandboxError {
                         .to_owned(),
                 ),
             ),
+            Self::NoListener { .. } => (
+                "no_listener",
+                Some("a server is reached at 127.0.0.1 or ::1 of the sandbox, or at all its addresses".to_owned()),
+            ),
+            Self::Connections { .. } => ("sandbox_connections", None),
+            Self::Ended { .. } => ("sandbox_ended", None),
             Self::Version { .. } => (
                 "sandbox_version",
                 Some(

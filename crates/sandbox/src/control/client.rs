@@ -235,13 +235,8 @@ impl Client {
     /// # Errors
     /// [`ControlError`]; [`Refusal::Version`] if the supervisor does not know the request.
     pub fn update(&self, wanted: &UpdateRequest) -> Result<UpdateAnswer, ControlError> {
-        match self.ask(request::UPDATE, document(wanted)?) {
-            // For an earlier version it is no request.
-            Err(ControlError::Refused(Refusal::Malformed)) => {
-                Err(ControlError::Refused(Refusal::Version))
-            }
-            other => other,
-        }
+        let asked = self.ask(request::UPDATE, document(wanted)?);
+        asked.map_err(of_earlier_version)
     }
 
     /// Sends a request whose answer replaces the content of `document`.
@@ -249,6 +244,38 @@ impl Client {
         self.send(kind, [0; 2], &[document.as_fd()])?;
         self.expect_done()?;
         read_answer(&document)
+    }
+
+    /// Asks for a connection to a TCP port of the sandbox's loopback: a socket that does not block, connected or
+    /// connecting, or the errno. The sandbox is not idle until this client is dropped.
+    ///
+    /// # Errors
+    /// [`ControlError`]; [`Refusal::Version`] if the supervisor does not know the request.
+    pub fn connect_to_port(
+        &self,
+        port: u16,
+        is_v6: bool,
+    ) -> Result<Result<OwnedFd, Errno>, ControlError> {
+        self.send(request::CONNECT, [port.into(), is_v6.into()], &[])?;
+        match self.hear()? {
+            Some((message, _)) if message.kind == answer::NOT_CONNECTED => {
+                Ok(Err(link::errno_from_peer(message.values[0])))
+            }
+            heard => {
+                let received = done(heard).map_err(of_earlier_version)?;
+                let socket = received.into_iter().flatten().next();
+                socket.map(Ok).ok_or(ControlError::Malformed)
+            }
+        }
+    }
+
+    /// Waits from now on for the end of the sandbox: then [`Client::as_fd`] is readable.
+    ///
+    /// # Errors
+    /// As [`Client::connect_to_port`].
+    pub fn wait_for_end(&self) -> Result<(), ControlError> {
+        self.send(request::WAIT, [0; 2], &[])?;
+        self.expect_done().map(drop).map_err(of_earlier_version)
     }
 
     /// Stops all processes of the sandbox.
@@ -304,16 +331,7 @@ impl Client {
     }
 
     fn expect_done(&self) -> Result<Received, ControlError> {
-        match self.hear()? {
-            // It ended before it read the request.
-            None => Err(ControlError::NoSandbox),
-            Some((message, received)) if message.kind == answer::DONE => Ok(received),
-            Some((message, _)) if message.kind == answer::REFUSED => {
-                let refusal = Refusal::of_number(message.values[0]);
-                Err(refusal.map_or(ControlError::Malformed, ControlError::Refused))
-            }
-            Some(_) => Err(ControlError::Malformed),
-        }
+        done(self.hear()?)
     }
 
     fn send(
@@ -327,6 +345,27 @@ impl Client {
             Err(Errno::PIPE | Errno::CONNRESET) => Err(ControlError::NoSandbox),
             other => other.map_err(call("speak to the supervisor")),
         }
+    }
+}
+
+fn done(heard: Option<(Message, Received)>) -> Result<Received, ControlError> {
+    match heard {
+        // It ended before it read the request.
+        None => Err(ControlError::NoSandbox),
+        Some((message, received)) if message.kind == answer::DONE => Ok(received),
+        Some((message, _)) if message.kind == answer::REFUSED => {
+            let refusal = Refusal::of_number(message.values[0]);
+            Err(refusal.map_or(ControlError::Malformed, ControlError::Refused))
+        }
+        Some(_) => Err(ControlError::Malformed),
+    }
+}
+
+/// For an earlier version a later request is none.
+fn of_earlier_version(error: ControlError) -> ControlError {
+    match error {
+        ControlError::Refused(Refusal::Malformed) => ControlError::Refused(Refusal::Version),
+        other => other,
     }
 }
 

@@ -14,7 +14,7 @@ use spec::sandboxes::EndedCommands;
 
 impl Commands {
     pub(super) fn pause(&mut self, group: &mut RunCgroup) -> Result<(), Refusal> {
-        if self.starting().is_some() {
+        if self.is_init_busy() {
             // Init would not answer.
             return Err(Refusal::Busy);
         }
@@ -152,7 +152,7 @@ impl Commands {
 
     /// When the sandbox will have been idle for `time`; `None`: it is not.
     fn end_of_idling(&self, time: Duration) -> Option<Duration> {
-        let is_idle = self.list.is_idle() && !self.is_ending;
+        let is_idle = self.list.is_idle() && !self.has_connections() && !self.is_ending;
         is_idle.then(|| self.last_use.saturating_add(time))
     }
 

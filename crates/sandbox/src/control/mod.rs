@@ -13,6 +13,7 @@ mod files;
 mod leaf;
 mod lifetime;
 mod logs;
+mod ports;
 mod requester;
 mod running;
 mod server;
@@ -24,6 +25,7 @@ pub use client::{Answer, Client, ControlError};
 pub use files::PrivateDirectory;
 pub use lifetime::Lifetime;
 pub use logs::{Mask, OutputMasks};
+pub(crate) use ports::CLIENT_ID;
 pub use server::{BuiltIns, Commands, CommandsPlan};
 
 /// The version of these messages, the first value of each request.
@@ -55,6 +57,11 @@ mod request {
     /// Replace the [`spec::sandboxes::UpdateRequest`] in the file that comes with it by a
     /// [`spec::sandboxes::UpdateAnswer`].
     pub(super) const UPDATE: u32 = 10;
+    /// Connect to a TCP port of the sandbox's loopback: version, port, and 1 for IPv6. The sandbox is not idle
+    /// until the client leaves.
+    pub(super) const CONNECT: u32 = 11;
+    /// Keep the connection of this client open until the sandbox ends.
+    pub(super) const WAIT: u32 = 12;
 }
 
 /// Answers of the supervisor.
@@ -66,10 +73,12 @@ mod answer {
     /// The command's first process has ended: wait status, 1 if its time was over, and 1 if the file of the
     /// request has its [`spec::sandboxes::CommandRecord`] now.
     pub(super) const ENDED: u32 = 18;
-    /// Done.
+    /// Done; for a connection with its socket, which is connected or connecting.
     pub(super) const DONE: u32 = 19;
     /// Not done: a [`super::Refusal`].
     pub(super) const REFUSED: u32 = 20;
+    /// There is no connection: errno.
+    pub(super) const NOT_CONNECTED: u32 = 21;
 }
 
 /// Why a supervisor does not do what it is asked.
@@ -94,10 +103,12 @@ pub enum Refusal {
     NoCommand = 8,
     /// It has no cgroup that could enforce a limit of one command.
     NoCommandLimit = 9,
+    /// Clients have as many connections as they may.
+    Connections = 10,
 }
 
 impl Refusal {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Version,
         Self::Malformed,
         Self::Busy,
@@ -107,6 +118,7 @@ impl Refusal {
         Self::NoLog,
         Self::NoCommand,
         Self::NoCommandLimit,
+        Self::Connections,
     ];
 
     fn of_number(number: i32) -> Option<Self> {

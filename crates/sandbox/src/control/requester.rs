@@ -34,6 +34,10 @@ pub(super) enum Task {
         /// The sandbox was paused for it.
         resumes: bool,
     },
+    /// Init makes a connection for it.
+    Connecting,
+    /// It has one.
+    Connected,
     /// It waits for the end of the supervisor.
     Staying,
     Done,
@@ -71,7 +75,10 @@ impl Client {
 
     pub(super) fn leave(&mut self) {
         self.link = None;
-        if matches!(self.task, Task::Asking | Task::Following) {
+        if matches!(
+            self.task,
+            Task::Asking | Task::Following | Task::Connected | Task::Staying
+        ) {
             self.task = Task::Done;
         }
     }

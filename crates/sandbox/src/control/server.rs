@@ -140,12 +140,16 @@ impl Commands {
 
     /// The clients that may say something now, each with its number until the next turn.
     pub(crate) fn clients(&self) -> impl Iterator<Item = (BorrowedFd<'_>, usize)> {
-        let is_starting = self.starting().is_some();
+        let is_init_busy = self.is_init_busy();
         let clients = (0..).zip(&self.clients);
         clients.filter_map(move |(number, client)| {
             let link = client.link.as_ref()?;
-            // One command is started at a time.
-            let waits = is_starting && matches!(client.task, Task::Asking | Task::Starting);
+            // Init does one thing at a time.
+            let waits = is_init_busy
+                && matches!(
+                    client.task,
+                    Task::Asking | Task::Starting | Task::Connecting
+                );
             (!waits).then(|| (link.as_fd(), number))
         })
     }
@@ -154,6 +158,12 @@ impl Commands {
         self.clients
             .iter()
             .position(|client| client.task == Task::Starting)
+    }
+
+    /// Whether init starts a command or makes a connection.
+    pub(super) fn is_init_busy(&self) -> bool {
+        let mut tasks = self.clients.iter().map(|client| client.task);
+        tasks.any(|task| matches!(task, Task::Starting | Task::Connecting))
     }
 
     /// Accepts a client. Closes the connection of another user.
@@ -202,21 +212,24 @@ impl Commands {
         launched: &mut Launched,
         group: &mut RunCgroup,
     ) -> Result<(), Errno> {
-        let is_starting = self.starting().is_some();
+        let is_init_busy = self.is_init_busy();
         let Some(client) = self.clients.get_mut(number) else {
             return Ok(());
         };
         let Some(link) = &client.link else {
             return Ok(());
         };
-        // A command was started for another client in the same turn.
-        if is_starting && client.task == Task::Asking {
+        // Init was asked something for another client in the same turn.
+        if is_init_busy && client.task == Task::Asking {
             return Ok(());
         }
         let (message, mut received) = match link::receive(link.as_fd()) {
             Ok(Some(message)) => message,
             // A client that speaks something else is as one that is gone.
             Ok(None) | Err(_) => {
+                if client.task == Task::Connected {
+                    self.last_use = self.clock.elapsed(Instant::now());
+                }
                 client.leave();
                 if matches!(client.task, Task::Reading { .. }) {
                     self.end_reading(number, group);
@@ -247,17 +260,26 @@ impl Commands {
                 self.reply(number, resumed);
                 Ok(())
             }
-            (request::EXEC, Task::Asking) => match self.resume_if_idle(group) {
-                Ok(()) if self.is_paused() => {
-                    self.clients[number].refuse(Refusal::Paused);
-                    Ok(())
+            (request::EXEC | request::CONNECT, Task::Asking) => {
+                let refused = match self.resume_if_idle(group) {
+                    Ok(()) => self.is_paused().then_some(Refusal::Paused),
+                    Err(refusal) => Some(refusal),
+                };
+                match (refused, message.kind) {
+                    (Some(refusal), _) => {
+                        self.clients[number].refuse(refusal);
+                        Ok(())
+                    }
+                    (None, request::EXEC) => {
+                        self.start(number, value != 0, &mut received, launched, group)
+                    }
+                    (None, _) => self.begin_connecting(number, value, id != 0, launched),
                 }
-                Ok(()) => self.start(number, value != 0, &mut received, launched, group),
-                Err(refusal) => {
-                    self.clients[number].refuse(refusal);
-                    Ok(())
-                }
-            },
+            }
+            (request::WAIT, Task::Asking) => {
+                self.begin_waiting(number);
+                Ok(())
+            }
             (request::STATE, Task::Asking) => {
                 self.describe(number, &mut received);
                 Ok(())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::control::CLIENT_ID;
 use crate::launch::Launched;
 use egress::dialler::Dialler;
 
@@ -68,7 +69,9 @@ impl<'run> Relaying<'run> {
         while self.pending.len() < PENDING_MAX
             && let Some(request) = relay.next_connect_request()
         {
+            // A relay that was taken over may use the id of a client.
             let is_sent = self.is_init_serving
+                && request.id != CLIENT_ID
                 && launched.connect(request.id, request.is_v6, request.port)?;
             if is_sent {
                 self.pending.push(request.id);

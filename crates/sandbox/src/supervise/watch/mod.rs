@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::control::Commands;
+use crate::control::{CLIENT_ID, Commands};
 use crate::launch::{self, InitMessage, Launched};
 use crate::supervise::following::Following;
 use crate::supervise::judge::Reason;
@@ -343,6 +343,11 @@ impl Watch<'_, '_, '_> {
                 self.observed.raw_status = Some(raw_status);
                 self.ended_at = Some(now);
                 self.meter.body_ended(now);
+            }
+            InitMessage::Connected(CLIENT_ID, socket) => {
+                if let Some(commands) = &mut self.commands {
+                    commands.connected(socket);
+                }
             }
             InitMessage::Connected(id, socket) => self.relaying.answered(id, socket),
             InitMessage::Command(event) => {

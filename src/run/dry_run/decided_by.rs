@@ -1,6 +1,6 @@
 //! Who decided what: the rows of a plan that a report does not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::environment;
 use crate::plan::grants::Origin;
@@ -25,7 +25,7 @@ use spec::plan_report::{
     RUN_ID,
 };
 use spec::report::LimitReport;
-use spec::request::{GivenSecret, Request, Subject};
+use spec::request::{EnvironmentEntry, GivenSecret, Request, Subject};
 use spec::sandbox_block::Provider;
 use spec::sources_policy::SecretsProvider;
 use spec::syscall_policy::SyscallPolicyName;
@@ -304,12 +304,26 @@ impl<'plan> Rows<'plan> {
             .collect()
     }
 
-    /// The variables that the caller gives besides secrets.
+    /// The variables that the caller gives besides secrets. Copies no value: processes are forked afterwards.
     pub(super) fn passed_variables(&self, resolved: &ResolvedRun) -> Vec<PlannedVariable> {
-        let mut variables = self.environment(resolved, None);
-        let passthrough = self.key("sandbox.env.passthrough");
-        variables.retain(|row| row.given_by == "-e" || row.given_by == passthrough);
-        variables
+        let given = &self.request.environment;
+        let of_caller = &self.request.caller.environment;
+        let has = |all: &[EnvironmentEntry], name: &[u8]| all.iter().any(|entry| entry.0 == name);
+        let passed = resolved.manifest.env_passthrough.iter();
+        let passed = passed.filter(|name| {
+            has(of_caller, name.as_bytes()) && self.flag_of(name.as_bytes()).is_none()
+        });
+        let passed = passed.map(|name| PlannedVariable {
+            name: escape(name.as_bytes()),
+            given_by: self.key("sandbox.env.passthrough"),
+        });
+        let names: BTreeSet<&Vec<u8>> = given.iter().map(|(name, _)| name).collect();
+        let given = names.into_iter().filter(|name| self.given(name).is_none());
+        let given = given.map(|name| PlannedVariable {
+            name: escape(name),
+            given_by: "-e".to_owned(),
+        });
+        passed.chain(given).collect()
     }
 
     fn files(

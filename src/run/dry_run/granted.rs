@@ -1,19 +1,35 @@
-//! What a run was granted besides secrets, for the audit trail in the history.
+//! What a run was granted, for the audit trail in the history.
 
 use crate::run::Run;
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::error::RunError;
 use crate::run::planning::resolved::ResolvedRun;
 use secrets::mask::Masks;
-use spec::history::Granted;
+use spec::history::{Granted, SecretDecision};
 use spec::path::escape_path;
 use spec::plan_report::{PlannedEntry, PlannedPath};
 use spec::report::WarningReport;
 use spec::request::ViewEntry;
+use sys::allocator::keep_from_children;
 
 impl Run<'_> {
-    /// Records what the run is granted. Returns why it cannot be recorded. `masks` are the secrets that may
-    /// be in a path.
+    /// Records what was decided about secrets. Returns why it cannot be recorded.
+    ///
+    /// # Errors
+    /// It must be recorded.
+    pub(in crate::run) fn record_secrets(
+        &self,
+        decisions: &[SecretDecision],
+        run_id: &str,
+    ) -> Result<Option<WarningReport>, RunError> {
+        match self.last {
+            Some(last) => last.recorder.secrets(run_id, decisions),
+            None => Ok(None),
+        }
+    }
+
+    /// Records what the run is granted besides secrets. Returns why it cannot be recorded. `masks` are the
+    /// secrets that may be in a path.
     ///
     /// # Errors
     /// It must be recorded.
@@ -25,7 +41,11 @@ impl Run<'_> {
     ) -> Result<Option<WarningReport>, RunError> {
         let recorder = self.last.map(|last| last.recorder);
         match recorder.filter(|recorder| recorder.is_open()) {
-            Some(recorder) => recorder.grants(run_id, &self.granted(resolved, masks)),
+            Some(recorder) => {
+                // Masking copies the values of secrets.
+                let granted = keep_from_children(|| self.granted(resolved, masks));
+                recorder.grants(run_id, &granted)
+            }
             None => Ok(None),
         }
     }
@@ -51,15 +71,10 @@ impl Run<'_> {
             }),
             ViewEntry::Tmpfs { .. } => None,
         };
-        let passes_variables =
-            !self.request.environment.is_empty() || !resolved.manifest.env_passthrough.is_empty();
         Granted {
             paths: resolved.view.iter().filter_map(path).collect(),
             hosts: rows.egress(resolved),
-            variables: match passes_variables {
-                true => rows.passed_variables(resolved),
-                false => Vec::new(),
-            },
+            variables: rows.passed_variables(resolved),
         }
     }
 }

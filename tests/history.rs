@@ -81,8 +81,8 @@ impl Place {
         texts.collect()
     }
 
-    /// The lines about secrets, each valid against the schema.
-    fn decisions(&self) -> Vec<Value> {
+    /// The lines of one kind, all valid against the schema.
+    fn lines(&self, kind: &str) -> Vec<Value> {
         let schema = serde_json::from_str(&schema::text(SchemaName::History)).expect("JSON");
         let schema = jsonschema::validator_for(&schema).expect("a schema");
         let text = self.text() + &self.text_below("history/output");
@@ -91,9 +91,7 @@ impl Place {
             assert!(schema.is_valid(&line), "{line:#}");
             line
         });
-        lines
-            .filter_map(|line| line.get("secret").cloned())
-            .collect()
+        lines.filter_map(|line| line.get(kind).cloned()).collect()
     }
 }
 
@@ -444,7 +442,7 @@ fn each_decision_about_a_secret_is_recorded_before_the_body_starts() {
     let done = place.done(&["exec", &denied, &manifest, &key]);
     done.assert_error("refused", "grant_forbidden");
 
-    let decisions = place.decisions();
+    let decisions = place.lines("secret");
     let rows: Vec<_> = decisions
         .iter()
         .map(|row| {
@@ -476,6 +474,70 @@ fn each_decision_about_a_secret_is_recorded_before_the_body_starts() {
     assert!(!text.contains(value), "{text}");
     let line = |what: &str| text.find(what).expect("a line");
     assert!(line("{\"secret\"") < line("{\"ended\""), "before the end");
+}
+
+/// A-65: each path, host and variable of the caller that a run was granted, and by what.
+#[test]
+fn each_grant_is_recorded_before_the_body_starts() {
+    let place = Place::new();
+    let ground = &place.ground;
+    let read = ground.write("data/read", "");
+    let write = ground.path("written");
+    std::fs::create_dir(&write).expect("made");
+    let manifest = "run: main.sh\nsandbox:\n  provider: local\n  config: {}\n  \
+                    mounts: [{source: workspace, at: /work}]\n  env: {passthrough: [MINE]}\n\
+                    network: {egress: [a.example.com]}\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest), ("main.sh", "exit 0\n")]);
+    let text = |path: &std::path::Path| path.to_str().expect("text").to_owned();
+    let (read, write, bundle) = (text(&read), text(&write), text(&bundle));
+    let workspace = text(&ground.workspace());
+    let flags = ["--ro", &read, "--rw", &write, "-e", "GIVEN=value-7531"];
+    let workspace_flag = ["--workspace", &workspace];
+    let grants = ["--grant=mounts,env,egress", "--allow-net=b.example.com:80"];
+    let words = [&["exec"], &flags[..], &workspace_flag, &grants, &[&bundle]].concat();
+    place
+        .case(&words)
+        .env("MINE", "value-8642")
+        .done()
+        .assert_exited(0);
+    assert_eq!(place.verb(&["run", "--", "true"]).0, 0);
+
+    let recorded = place.text();
+    assert!(!recorded.contains("value-"), "{recorded}");
+    let line = |what: &str| recorded.find(what).expect("a line");
+    assert!(line("{\"grants\"") < line("{\"ended\""), "before the end");
+    let granted = place.lines("grants");
+    assert_eq!(granted.len(), 1, "a run without grants has no line");
+    let rows = |list: &str, keys: [&str; 2]| -> Vec<String> {
+        let rows = granted[0][list].as_array().expect("a list").iter();
+        let rows = rows.map(|row| {
+            keys.map(|key| row[key].as_str().unwrap_or("null"))
+                .join(" ")
+        });
+        rows.collect()
+    };
+    let paths = rows("paths", ["from", "decided_by"]);
+    for (from, by) in [
+        (workspace, "/sandbox/mounts/0"),
+        (read, "--ro"),
+        (write, "--rw"),
+    ] {
+        assert!(
+            paths.contains(&format!("{from} {by}")),
+            "{from} {by}: {paths:?}"
+        );
+    }
+    assert_eq!(
+        rows("hosts", ["host", "granted_by"]),
+        [
+            "a.example.com --grant egress",
+            "b.example.com:80 --allow-net"
+        ]
+    );
+    assert_eq!(
+        rows("variables", ["name", "given_by"]),
+        ["MINE sandbox.env.passthrough", "GIVEN -e"]
+    );
 }
 
 /// Inputs and outputs are in the history with their digests.

@@ -370,12 +370,13 @@ impl<'run> Execution<'run> {
         network_setup.start(published)?;
         let masks = &mut self.run.masks.borrow_mut();
         let run_id = self.report.run_id();
-        let record = |decisions: &[_]| match self.run.last {
-            Some(last) => last.recorder.secrets(run_id, decisions),
-            None => Ok(None),
-        };
+        let record = |decisions: &[_]| self.run.record_secrets(decisions, run_id);
         let revealed = secrets.reveal(policy, &mut resolved, self.signals, masks, &record)?;
         self.report.record_secrets(revealed);
+        self.report.warn(
+            self.run
+                .record_grants(&resolved, masks, self.report.run_id())?,
+        );
         published_ports::report_ports(&network_setup.published, &request.network)?;
         self.run.keep_uppers(
             self.resources,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::run::error::RunError;
 use secrets::mask::Masks;
-use spec::history::{AuditPolicy, HistoryLine, SecretDecision, SecretLine, StartedRun};
+use spec::history::{
+    AuditPolicy, Granted, GrantsLine, HistoryLine, SecretDecision, SecretLine, StartedRun,
+};
 use spec::path::{escape, escape_path};
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::{BundleArgument, Request, Subject};
@@ -112,6 +114,30 @@ impl Recorder {
             }
         }
         Ok(None)
+    }
+
+    /// Whether there is a history.
+    pub(super) fn is_open(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Records what a run was granted, before its body starts. Returns why it cannot be recorded.
+    ///
+    /// # Errors
+    /// It must be recorded.
+    pub(super) fn grants(
+        &self,
+        run_id: &str,
+        granted: &Granted,
+    ) -> Result<Option<WarningReport>, RunError> {
+        if *granted == Granted::default() {
+            return Ok(None);
+        }
+        self.before_the_body(&HistoryLine::Grants(GrantsLine {
+            run_id,
+            at: text_since_1970(now()),
+            granted,
+        }))
     }
 
     fn before_the_body(&self, line: &HistoryLine<'_>) -> Result<Option<WarningReport>, RunError> {

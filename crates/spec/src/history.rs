@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 use crate::captured::StreamDocument;
+use crate::plan_report::{PlannedHost, PlannedPath, PlannedVariable};
 use crate::report::{Report, StreamReport};
 
 /// What `--record-output` keeps of each output stream of a body, in bytes.
@@ -45,6 +46,9 @@ pub enum HistoryLine<'run> {
     Started(StartedRun),
     /// What was decided about a secret that a run asked for. Precedes the start of the body.
     Secret(SecretLine<'run>),
+    /// What a run was granted besides secrets. Precedes the start of the body; a run with no such grants has
+    /// none.
+    Grants(GrantsLine<'run>),
     /// The report of a run that ended or was refused, without the output of its body.
     Ended(&'run Report),
     /// What the body wrote, with `--record-output`. In files of their own.
@@ -61,6 +65,30 @@ pub struct SecretLine<'run> {
     pub at: String,
     #[serde(flatten)]
     pub decision: &'run SecretDecision,
+}
+
+/// The line of the grants of a run.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GrantsLine<'run> {
+    /// Lower-case ULID.
+    pub run_id: &'run str,
+    /// UTC, RFC 3339, to the millisecond.
+    pub at: String,
+    #[serde(flatten)]
+    pub granted: &'run Granted,
+}
+
+/// What a run was granted besides secrets, and what decided it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Granted {
+    /// Paths of the host that the body sees besides those of every run.
+    pub paths: Vec<PlannedPath>,
+    /// Hosts that it may connect to.
+    pub hosts: Vec<PlannedHost>,
+    /// Variables of the caller, without their values.
+    pub variables: Vec<PlannedVariable>,
 }
 
 /// What was decided about a secret that a run asked for. Never its value.

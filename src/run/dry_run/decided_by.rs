@@ -1,6 +1,6 @@
 //! Who decided what: the rows of a plan that a report does not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::environment;
 use crate::plan::grants::Origin;
@@ -25,7 +25,7 @@ use spec::plan_report::{
     RUN_ID,
 };
 use spec::report::LimitReport;
-use spec::request::{GivenSecret, Request, Subject};
+use spec::request::{EnvironmentEntry, GivenSecret, Request, Subject};
 use spec::sandbox_block::Provider;
 use spec::sources_policy::SecretsProvider;
 use spec::syscall_policy::SyscallPolicyName;
@@ -81,6 +81,18 @@ impl<'plan> Rows<'plan> {
             };
         }
         rows
+    }
+
+    /// Those of a run whose manifest is not kept: a key is without the file that it was inherited from.
+    pub(super) fn of_origin(
+        request: &'plan Request,
+        policy: &'plan HostPolicy,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            origin: Some(origin),
+            ..Self::new(request, policy, None)
+        }
     }
 
     pub(super) fn write(
@@ -292,6 +304,28 @@ impl<'plan> Rows<'plan> {
             .collect()
     }
 
+    /// The variables that the caller gives besides secrets. Copies no value: processes are forked afterwards.
+    pub(super) fn passed_variables(&self, resolved: &ResolvedRun) -> Vec<PlannedVariable> {
+        let given = &self.request.environment;
+        let of_caller = &self.request.caller.environment;
+        let has = |all: &[EnvironmentEntry], name: &[u8]| all.iter().any(|entry| entry.0 == name);
+        let passed = resolved.manifest.env_passthrough.iter();
+        let passed = passed.filter(|name| {
+            has(of_caller, name.as_bytes()) && self.flag_of(name.as_bytes()).is_none()
+        });
+        let passed = passed.map(|name| PlannedVariable {
+            name: escape(name.as_bytes()),
+            given_by: self.key("sandbox.env.passthrough"),
+        });
+        let names: BTreeSet<&Vec<u8>> = given.iter().map(|(name, _)| name).collect();
+        let given = names.into_iter().filter(|name| self.given(name).is_none());
+        let given = given.map(|name| PlannedVariable {
+            name: escape(name),
+            given_by: "-e".to_owned(),
+        });
+        passed.chain(given).collect()
+    }
+
     fn files(
         &self,
         declared: Vec<DeclaredFile>,
@@ -314,7 +348,7 @@ impl<'plan> Rows<'plan> {
         declared.into_iter().enumerate().map(row).collect()
     }
 
-    fn egress(&self, resolved: &ResolvedRun) -> Vec<PlannedHost> {
+    pub(super) fn egress(&self, resolved: &ResolvedRun) -> Vec<PlannedHost> {
         let manifest = &resolved.manifest.egress;
         let row = |asked: &RequestedHost| {
             let keys = asked.entries.iter().filter_map(|index| {

@@ -7,6 +7,7 @@
 
 mod decided_by;
 mod facts;
+mod granted;
 mod manifest_alone;
 mod network;
 mod unchecked;

@@ -161,7 +161,7 @@ impl Rows<'_> {
         }
     }
 
-    fn entry_decided_by(&self, entry: &ViewEntry, resolved: &ResolvedRun) -> String {
+    pub(super) fn entry_decided_by(&self, entry: &ViewEntry, resolved: &ResolvedRun) -> String {
         if self.request.view.contains(entry) {
             let flag = match entry {
                 ViewEntry::Tmpfs { .. } => "--tmpfs",

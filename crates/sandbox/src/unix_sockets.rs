@@ -79,6 +79,12 @@ impl UnixSockets {
         self == Self::Refused
     }
 
+    /// Whether Landlock alone refuses sockets of the host, which the body sees.
+    #[must_use]
+    pub fn confines(self) -> bool {
+        self == Self::Confined
+    }
+
     /// Row of the report.
     #[must_use]
     pub fn enforcement(self) -> Enforcement {
@@ -148,6 +154,7 @@ mod tests {
                 let is_weaker = decided.enforcement().state == EnforcementState::Weaker;
                 assert_eq!(is_weaker, expected == Accepted);
                 assert_eq!(decided.refuses_named(), expected == Refused);
+                assert_eq!(decided.confines(), by_ruleset);
             }
         }
     }

@@ -46,6 +46,7 @@ impl Run<'_> {
             steps,
             rows,
             refuses_sockets: sockets.refuses_named(),
+            confines_sockets: sockets.confines(),
         }))
     }
 }
@@ -57,6 +58,8 @@ pub(in crate::run) struct ViewOfRun {
     pub(in crate::run) rows: Vec<PlannedPath>,
     /// The body can make no unix socket but connected pairs.
     pub(in crate::run) refuses_sockets: bool,
+    /// Landlock alone refuses sockets of the host in mounted directories.
+    pub(in crate::run) confines_sockets: bool,
 }
 
 impl ViewOfRun {

@@ -22,6 +22,9 @@ use sys::trusted_links::{self, Unopened};
 const NOT_TRACED: &str =
     "only --trace observes them; `runner why --path PATH` says what the body sees";
 
+const SOCKETS_UNSEEN: &str =
+    "what Landlock refuses of unix sockets in mounted directories is not seen";
+
 impl Run<'_> {
     /// The rules of the view of a run, which `inside` predicts.
     pub(super) fn path_rules<'run>(
@@ -62,12 +65,12 @@ impl Run<'_> {
         denials.truncate(DISTINCT_MAX);
         DenialsReport {
             denials,
-            observation: observation(uses, beyond),
+            observation: observation(uses, beyond, view.confines_sockets),
         }
     }
 }
 
-fn observation(uses: &PathUses, beyond: u64) -> KindObservation {
+fn observation(uses: &PathUses, beyond: u64, confines_sockets: bool) -> KindObservation {
     let unread = (uses.unknown > 0).then(|| {
         let calls = count(uses.unknown, "path");
         format!("{calls} could not be read or looked up")
@@ -76,7 +79,8 @@ fn observation(uses: &PathUses, beyond: u64) -> KindObservation {
         let calls = count(uses.failed.unlisted(), "look-up");
         format!("{calls} that failed were too many to be examined")
     });
-    let reasons: Vec<String> = unread.into_iter().chain(lost).collect();
+    let confined = confines_sockets.then(|| SOCKETS_UNSEEN.to_owned());
+    let reasons: Vec<String> = unread.into_iter().chain(lost).chain(confined).collect();
     if reasons.is_empty() {
         KindObservation::complete(beyond)
     } else {
@@ -152,5 +156,23 @@ fn find_on_host(path: &[u8]) -> Result<(), Errno> {
         Ok(_) => Ok(()),
         Err(Unopened::Call(errno)) => Err(errno),
         Err(Unopened::Link { .. }) => Err(Errno::ACCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::observation::ObservationState;
+
+    #[test]
+    fn an_observation_says_what_it_lacks() {
+        let mut uses = PathUses::default();
+        let complete = observation(&uses, 3, false);
+        assert_eq!(complete, KindObservation::complete(3));
+        uses.unknown = 2;
+        let partial = observation(&uses, 0, true);
+        assert_eq!(partial.state, ObservationState::Partial);
+        let expected = format!("2 paths could not be read or looked up; {SOCKETS_UNSEEN}");
+        assert_eq!(partial.reason, Some(expected));
     }
 }

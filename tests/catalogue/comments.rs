@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 89),
+    ('A', 90),
     ('B', 75),
     ('C', 43),
     ('D', 29),

@@ -1,7 +1,10 @@
 """What programs do with the SDK of E2B for Python, unmodified, against `runner serve --api e2b`."""
 
+import os
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from e2b import (
     CommandExitException,
@@ -317,6 +320,23 @@ def pauses(sandbox):
     assert sandbox.commands.run("echo on").stdout == "on\n"
 
 
+def servers(sandbox):
+    sandbox.files.write("/tmp/www/page", "of a sandbox")
+    handle = sandbox.commands.run("cd /tmp/www; exec python3 -m http.server --bind 127.0.0.1 8000", background=True)
+    assert sandbox.get_host(8000).startswith(f"8000-{sandbox.sandbox_id}."), sandbox.get_host(8000)
+    headers = {**sandbox.connection_config.sandbox_headers, "E2b-Sandbox-Port": "8000"}
+    request = urllib.request.Request(f"{os.environ['E2B_SANDBOX_URL']}/page", headers=headers)
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(request) as answer:
+                assert answer.read() == b"of a sandbox"
+            break
+        except urllib.error.HTTPError as error:
+            assert error.code == 502 and time.monotonic() < until, error
+    handle.kill()
+
+
 def times():
     sandbox = Sandbox.create(timeout=1)
     until = time.monotonic() + 20
@@ -336,7 +356,7 @@ def main():
     sandbox = Sandbox.create(
         metadata={"purpose": "a test"}, envs={"FROM_SANDBOX": "one", "BOTH": "sandbox"}, timeout=600
     )
-    for part in (life, commands, background, terminals, files, watching, pauses, end):
+    for part in (life, commands, background, terminals, files, watching, servers, pauses, end):
         part(sandbox)
     times()
     print("all of it")

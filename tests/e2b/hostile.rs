@@ -122,10 +122,42 @@ fn a_sandbox_is_used_with_its_own_token_alone() {
         }
     }
     assert_eq!(service.api.host.list().len(), 4);
-    // Another port of the sandbox is not published.
-    let port = ["-H", "E2b-Sandbox-Port: 8080"];
-    service.envd(&one, &port, "/health", None).expect(501);
     service.envd(&one, &[], "/health", None).expect(204);
+}
+
+const SERVER: &str = include_str!("../bodies/sandboxes/server.py");
+
+///
+#[test]
+fn a_port_of_a_sandbox_is_for_clients_with_its_token() {
+    let service = Service::new();
+    let [one, other] = [service.create(), service.create()];
+    let port = ["-H", "E2b-Sandbox-Port: 8000"];
+    let ask = |access: &Access, path: &str| service.envd(access, &port, path, None);
+    ask(&one, "/health").expect(502);
+    let name = format!("e2b.{}", one.id);
+    let server = ["python3", "-c", SERVER, "raw_http", "8000"];
+    let words = [&["sandbox", "exec", "-d", &name, "--"], &server[..]].concat();
+    assert_eq!(service.api.host.say(&words).code, 0);
+    eventually("it answers", || ask(&one, "/health").status == 200);
+    let got = ask(&one, "/sandboxes/x?y=z").expect(200).text();
+    assert!(got.contains("GET /sandboxes/x?y=z HTTP/1.1"), "{got}");
+    for secret in [&one.token, &one.id, KEY] {
+        assert!(!got.contains(secret), "{got}");
+    }
+    ask(&other, "/").expect(502);
+    let mixed = Access {
+        id: one.id.clone(),
+        token: other.token.clone(),
+    };
+    ask(&mixed, "/health").expect(401);
+    service.call(&port, "/health", None).expect(400);
+    for number in ["0", "65536", "x", "", "+8000"] {
+        let port = format!("E2b-Sandbox-Port: {number}");
+        let reply = service.envd(&one, &["-H", &port], "/", None);
+        // curl sends no header without a value.
+        assert!([400, 501].contains(&reply.status), "{number}: {reply:?}");
+    }
 }
 
 /// The error at the end of a stream.

@@ -64,53 +64,18 @@ impl Forwarding {
     }
 }
 
+const SERVER: &str = include_str!("../bodies/sandboxes/server.py");
+
 /// Starts a server in the sandbox, and waits until it listens.
-fn serve(host: &Host, port: u16, script: &str) {
-    let text = format!("exec python3 -c '{script}' {port}");
-    host.detach("one", &text);
+fn serve(host: &Host, mode: &str, port: u16) {
+    let number = port.to_string();
+    let server = ["python3", "-c", SERVER, mode, &number];
+    let words = [&["sandbox", "exec", "-d", "one", "--"], &server[..]].concat();
+    let started = host.say(&words);
+    assert_eq!(started.code, 0, "{started:?}");
     let listens = format!("cat /proc/net/tcp /proc/net/tcp6 | grep -q :{port:04X}");
     eventually("it listens", || host.shell("one", &listens).code == 0);
 }
-
-/// Answers each connection, once it has ended, with the number of bytes.
-const COUNT: &str = "
-import socketserver, sys
-class Count(socketserver.StreamRequestHandler):
-    def handle(self):
-        self.wfile.write(b\"%d\" % len(self.rfile.read()))
-class Server(socketserver.ThreadingTCPServer):
-    request_queue_size = 64
-Server((\"127.0.0.1\", int(sys.argv[1])), Count).serve_forever()
-";
-
-/// Writes what it reads.
-const ECHO: &str = "
-import socketserver, sys
-class Echo(socketserver.BaseRequestHandler):
-    def handle(self):
-        while data := self.request.recv(65536):
-            self.request.sendall(data)
-socketserver.ThreadingTCPServer.request_queue_size = 128
-socketserver.ThreadingTCPServer((\"127.0.0.1\", int(sys.argv[1])), Echo).serve_forever()
-";
-
-/// Writes without end, and reads nothing.
-const FLOOD: &str = "
-import socketserver, sys
-class Flood(socketserver.BaseRequestHandler):
-    def handle(self):
-        while True:
-            self.request.sendall(bytes(65536))
-socketserver.ThreadingTCPServer((\"127.0.0.1\", int(sys.argv[1])), Flood).serve_forever()
-";
-
-/// HTTP at ::1 alone.
-const HTTP_V6: &str = "
-import http.server, socket, sys
-class Server(http.server.HTTPServer):
-    address_family = socket.AF_INET6
-Server((\"::1\", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
-";
 
 fn one() -> Host {
     let host = Host::new();
@@ -145,7 +110,7 @@ fn a_server_in_the_sandbox_is_reached_from_the_host() {
         "one",
         "cd /scratch && echo hello > page && exec python3 -m http.server --bind 127.0.0.1 8000",
     );
-    serve(&host, 8001, HTTP_V6);
+    serve(&host, "http6", 8001);
     let mut forwarding = Forwarding::start(&host, &[], &["0:8000", "[::1]:0:8001"]);
     let addresses = [forwarding.line(), forwarding.line()];
     assert!(addresses[0].starts_with("127.0.0.1:") && addresses[0].ends_with(" -> 8000"));
@@ -177,7 +142,7 @@ fn a_server_in_the_sandbox_is_reached_from_the_host() {
 #[test]
 fn the_end_of_one_direction_leaves_the_other_open_for_many_at_once() {
     let host = one();
-    serve(&host, 8000, COUNT);
+    serve(&host, "count", 8000);
     let (forwarding, address) = Forwarding::of(&host, 8000);
     let open: Vec<TcpStream> = (0..40)
         .map(|_| TcpStream::connect(address).expect("connected"))
@@ -224,8 +189,8 @@ fn a_port_of_the_loopback_of_the_host_is_not_reached() {
 #[test]
 fn a_server_that_floods_or_reads_nothing_holds_up_nobody() {
     let host = one();
-    serve(&host, 8000, FLOOD);
-    serve(&host, 8001, ECHO);
+    serve(&host, "flood", 8000);
+    serve(&host, "echo", 8001);
     let mut forwarding = Forwarding::start(&host, &[], &["0:8000", "0:8001"]);
     let mut address = || -> SocketAddr {
         let line = forwarding.line();
@@ -260,7 +225,7 @@ fn a_server_that_floods_or_reads_nothing_holds_up_nobody() {
 #[test]
 fn the_end_of_the_sandbox_ends_the_connections_and_the_forwarding() {
     let host = one();
-    serve(&host, 8000, ECHO);
+    serve(&host, "echo", 8000);
     let (forwarding, address) = Forwarding::of(&host, 8000);
     let mut stream = TcpStream::connect(address).expect("connected");
     stream.write_all(b"x").expect("written");
@@ -287,7 +252,7 @@ fn a_connection_to_a_paused_sandbox_is_refused_until_it_is_resumed() {
         return skip("without a cgroup there may be no freezer");
     }
     let host = one();
-    serve(&host, 8000, COUNT);
+    serve(&host, "count", 8000);
     let (forwarding, address) = Forwarding::of(&host, 8000);
     assert_eq!(host.say(&["sandbox", "pause", "one"]).code, 0);
     assert_eq!(rest(TcpStream::connect(address).expect("connected")), b"");
@@ -304,10 +269,13 @@ fn a_sandbox_with_a_connection_is_not_idle() {
     let host = Host::new();
     host.create("one", &["--idle-timeout", "1s", "--grace", "0s"]);
     // In the background: no command runs.
-    let script = format!(
-        "python3 -c '{ECHO}' 8000 > /dev/null 2>&1 & until grep -q :1F40 /proc/net/tcp; do sleep 0.05; done"
-    );
-    assert_eq!(host.shell("one", &script).code, 0);
+    let script = "python3 -c \"$SERVER\" echo 8000 > /dev/null 2>&1 &
+        until grep -q :1F40 /proc/net/tcp; do sleep 0.05; done";
+    let variable = format!("SERVER={SERVER}");
+    let words = [
+        "sandbox", "exec", "-e", &variable, "one", "--", "sh", "-c", script,
+    ];
+    assert_eq!(host.say(&words).code, 0);
     let (forwarding, address) = Forwarding::of(&host, 8000);
     let stream = TcpStream::connect(address).expect("connected");
     let echo = || {
@@ -378,7 +346,7 @@ fn request(host: &Host, kind: u32, values: [i32; 2]) -> OwnedFd {
 #[test]
 fn connections_of_clients_are_bounded_and_nonsense_about_ports_is_refused() {
     let host = one();
-    serve(&host, 8000, ECHO);
+    serve(&host, "echo", 8000);
     for port in [0, -1, 65_536, i32::MIN, i32::MAX] {
         assert_eq!(
             answer(&request(&host, CONNECT, [port, 0])),

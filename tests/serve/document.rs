@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Reply, parse, reply as reply_of, url};
 use crate::commands::Client;
+use crate::ports::serve;
 use crate::runs::Ends;
 
 /// Checks answers against the document, and remembers which were seen.
@@ -57,7 +58,10 @@ impl Checked {
             (None, Value::Null) => assert!(reply.body.is_empty(), "{name}"),
             (Some(content), contents) => {
                 let content = content.split(';').next().expect("a type");
-                let described = &contents[content];
+                let described = match &contents["*/*"] {
+                    Value::Null => &contents[content],
+                    any => any,
+                };
                 assert!(
                     described.is_object(),
                     "{name}: {content} is not in the document"
@@ -175,6 +179,7 @@ fn every_route_answers_as_the_document_says() {
     call_terminal(&mut checked);
     call_files(&mut checked);
     call_runs(&mut checked);
+    call_ports(&mut checked);
     let times = json!({ "timeout_ms": 3_600_000, "idle_timeout_ms": 600_000 });
     checked
         .send("POST", &at("/timeout"), &[], &times)
@@ -330,6 +335,20 @@ fn call_files(checked: &mut Checked) {
     checked
         .call("GET", &at("/files"), "?path=/scratch/b")
         .expect(404);
+}
+
+fn call_ports(checked: &mut Checked) {
+    serve(|path, document| checked.api.post(path, document));
+    for route in ["/ports/{port}/", "/ports/{port}/{path}"] {
+        for method in ["GET", "PUT", "POST", "PATCH", "DELETE"] {
+            let path = route.replace("{port}", "8000").replace("{path}", "a/b");
+            let reply = checked
+                .api
+                .call(method, &format!("/v1/sandboxes/one{path}"));
+            let route = format!("{SANDBOX}{route}");
+            checked.check(method, &route, reply).expect(200);
+        }
+    }
 }
 
 /// A label that a client chose could fill the memory of a monitor.

@@ -166,7 +166,7 @@ where
 }
 
 async fn attend(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     entrance: Entrance,
     front: Front,
     mut stopped: watch::Receiver<bool>,
@@ -176,7 +176,8 @@ async fn attend(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(WriteTimeout::new(stream, STALL)), service);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream, STALL)), service)
+        .with_upgrades();
     tokio::pin!(connection);
     // An error is that of a client that has gone or speaks no HTTP: nobody is left to tell.
     tokio::select! {

@@ -24,6 +24,7 @@ mod metrics;
 mod openapi;
 mod own_file;
 mod parameters;
+mod ports;
 mod query;
 mod routes;
 mod runs;

@@ -17,7 +17,9 @@ pub(super) fn document(routes: &[Route]) -> Value {
     let mut paths = Map::new();
     for route in routes {
         let operation = operation(route, &mut generator);
-        let methods = paths.entry(route.path).or_insert_with(|| json!({}));
+        // OpenAPI has no name for the rest of a path.
+        let path = route.path.replace("{*", "{");
+        let methods = paths.entry(path).or_insert_with(|| json!({}));
         methods[route.method.as_str().to_ascii_lowercase()] = operation;
     }
     json!({
@@ -38,12 +40,13 @@ pub(super) fn document(routes: &[Route]) -> Value {
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let in_path = route.path.split('{').skip(1);
-    let in_path = in_path.filter_map(|part| part.split('}').next());
+    let in_path = in_path.filter_map(|part| part.trim_start_matches('*').split('}').next());
     let in_path = in_path.map(|name| {
         let schema = match name {
             "id" => json!({ "type": "integer", "minimum": 0 }),
             "run" => json!({ "type": "string", "pattern": RUN_ID }),
-            "key" => json!({ "type": "string" }),
+            "key" | "path" => json!({ "type": "string" }),
+            "port" => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
             _ => json!({ "type": "string", "pattern": NAME }),
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
@@ -98,6 +101,7 @@ fn merge(answer: &mut Value, content: Option<Value>) {
 fn content_of(content: Content, generator: &mut SchemaGenerator) -> Option<Value> {
     match content {
         Content::Nothing => None,
+        Content::Any => Some(json!({ "*/*": {} })),
         Content::Json(schema) => {
             Some(json!({ "application/json": { "schema": schema(generator) } }))
         }

@@ -21,12 +21,14 @@ use super::types::{
     Command, CommandList, CreateSandbox, FileEntry, FileList, FinishedCommand, Health, Logs,
     Sandbox, SandboxList, SetTimeout, SignalCommand, StartCommand, StartedCommand, StreamEvent,
 };
-use super::{commands, file_programs, files, openapi, runs, sandboxes, terminals, watching};
+use super::{commands, file_programs, files, openapi, ports, runs, sandboxes, terminals, watching};
 
 /// The content of a request or an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     Nothing,
+    /// Whatever a server in a sandbox says.
+    Any,
     Json(fn(&mut SchemaGenerator) -> Schema),
     Bytes,
     Tar,
@@ -73,6 +75,7 @@ impl Route {
         let filter = match method {
             Method::POST => MethodFilter::POST,
             Method::PUT => MethodFilter::PUT,
+            Method::PATCH => MethodFilter::PATCH,
             Method::DELETE => MethodFilter::DELETE,
             _ => MethodFilter::GET,
         };
@@ -117,6 +120,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(file_routes());
     routes.extend(runs::routes());
     routes.extend(watching::routes());
+    routes.extend(ports::routes());
     routes
 }
 

@@ -306,6 +306,8 @@ fn status_of(code: &str) -> StatusCode {
         "no_sandbox" | "no_log" | "no_command" => StatusCode::NOT_FOUND,
         "sandbox_exists" | "sandbox_busy" | "sandbox_paused" | "sandbox_ending"
         | "sandbox_no_freezer" | "sandbox_version" => StatusCode::CONFLICT,
+        "no_listener" => StatusCode::BAD_GATEWAY,
+        "sandbox_connections" => StatusCode::SERVICE_UNAVAILABLE,
         "sandbox_name" | "usage" | "env_invalid" => StatusCode::BAD_REQUEST,
         "host_failed" | "sandbox_unusable" => StatusCode::INTERNAL_SERVER_ERROR,
         "too_many_sandboxes" => StatusCode::TOO_MANY_REQUESTS,

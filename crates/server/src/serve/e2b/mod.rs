@@ -28,6 +28,7 @@ use super::access::Token;
 use super::body::Pieces;
 use super::error::ApiError;
 use super::metrics::Refused;
+use super::ports::{Target, parse_port, pass_on};
 use super::routes::take_place;
 use super::server::Shared;
 use answers::{Problem, Unary};
@@ -76,6 +77,7 @@ pub(super) fn router(server: Shared, key: Arc<Token>) -> Router {
         .route("/health", get(control::health))
         .fallback(async || Problem::from(no_route()))
         .method_not_allowed_fallback(async || Problem::from(no_route()))
+        .layer(from_fn_with_state(Arc::clone(&calls), serve_port))
         .layer(from_fn_with_state(Arc::clone(&calls), admit))
         .with_state(calls)
 }
@@ -142,8 +144,32 @@ async fn unsupported() -> Unary {
 
 /// Counts each call in `--max-calls` until its response is sent.
 async fn admit(State(calls): State<Calls>, request: Request, next: Next) -> Response {
-    let is_exempt = request.uri().path() == "/health";
+    let is_exempt = request.uri().path() == "/health" && port(request.headers()).is_none();
     take_place(&calls.server, ("any", "e2b"), is_exempt, request, next).await
+}
+
+/// The port of a server in a sandbox, if the request is for one.
+fn port(headers: &HeaderMap) -> Option<&[u8]> {
+    single_header(headers, "e2b-sandbox-port").filter(|port| *port != ENVD_PORT.as_bytes())
+}
+
+/// A request for another port than that of `envd` is for a server in the sandbox, whatever its path.
+async fn serve_port(State(calls): State<Calls>, request: Request, next: Next) -> Response {
+    let Some(port) = port(request.headers()) else {
+        return next.run(request).await;
+    };
+    let port = std::str::from_utf8(port).unwrap_or_default();
+    let target = match parse_port(port) {
+        Ok(port) => Target::of_uri(port, request.uri()),
+        Err(error) => return refuse(request, error.into()).await,
+    };
+    match find_record(&calls, request.headers()).await {
+        Ok(record) => {
+            let answer = pass_on(&calls.server, &record.name, target, request).await;
+            answer.unwrap_or_else(|error| Problem::from(error).into_response())
+        }
+        Err(problem) => refuse(request, problem).await,
+    }
 }
 
 /// For the control plane: checks the API key.
@@ -200,9 +226,6 @@ async fn find_record(calls: &Service, headers: &HeaderMap) -> Result<Arc<Record>
         .with_hint("E2B_SANDBOX_URL makes the SDKs send it")
         .into());
     };
-    if single_header(headers, "e2b-sandbox-port").is_some_and(|port| port != ENVD_PORT.as_bytes()) {
-        return Err(answers::unsupported("ports of sandboxes are not published").into());
-    }
     // Before the search: without its token, nobody learns whether the sandbox exists.
     let token = calls.key.of_sandbox(id);
     if !single_header(headers, "x-access-token").is_some_and(|found| token.is(found)) {

@@ -68,13 +68,35 @@ fn remove(headers: &mut HeaderMap, names: &[&str]) {
     }
 }
 
-/// What of a request goes to the server in the sandbox.
-pub(super) fn of_request(headers: &mut HeaderMap) {
+/// What of a request goes to the server in the sandbox, on a connection for this request alone.
+pub(super) fn of_request(headers: &mut HeaderMap, port: u16, upgrade: Option<&HeaderValue>) {
     // Its length is that of its body, whatever `Connection` names.
     let length = headers.get(header::CONTENT_LENGTH).cloned();
     remove(headers, &[&OF_CONNECTION[..], &CREDENTIALS].concat());
-    headers.remove(header::HOST);
     headers.extend(length.map(|length| (header::CONTENT_LENGTH, length)));
+    let host = HeaderValue::try_from(format!("localhost:{port}"));
+    headers.remove(header::HOST);
+    headers.extend(host.ok().map(|host| (header::HOST, host)));
+    let word = match upgrade {
+        Some(_) => "upgrade",
+        None => "close",
+    };
+    headers.insert(header::CONNECTION, HeaderValue::from_static(word));
+    headers.extend(upgrade.map(|protocol| (header::UPGRADE, protocol.clone())));
+}
+
+/// # Errors
+/// Recipients may take different lengths for the length of the body.
+pub(super) fn check_length(headers: &HeaderMap) -> Result<(), &'static str> {
+    let count = |name| headers.get_all(name).iter().count();
+    let codings = count(header::TRANSFER_ENCODING);
+    let coding = headers.get(header::TRANSFER_ENCODING);
+    let is_chunked = coding.is_some_and(|one| one.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    match (codings, count(header::CONTENT_LENGTH)) {
+        (0, 0 | 1) => Ok(()),
+        (1, 0) if is_chunked => Ok(()),
+        _ => Err("the length of its body is ambiguous"),
+    }
 }
 
 /// What of an answer goes to the client. `prefix` is the path of the port.
@@ -144,8 +166,12 @@ mod tests {
             ("content-length", "3"),
             ("accept", "*/*"),
         ]);
-        of_request(&mut request);
-        assert_eq!(names(&request), ["accept", "content-length"]);
+        of_request(&mut request, 8000, None);
+        let mut passed = names(&request);
+        passed.sort_unstable();
+        assert_eq!(passed, ["accept", "connection", "content-length", "host"]);
+        assert_eq!(request["host"], "localhost:8000");
+        assert_eq!(request["connection"], "close");
         let mut answer = map(&[
             ("set-cookie", "a=b"),
             ("clear-site-data", "\"*\""),
@@ -162,6 +188,23 @@ mod tests {
         assert_eq!(answer["location"], "/p/v1/sandboxes/other");
         let policies = answer.get_all(header::CONTENT_SECURITY_POLICY);
         assert_eq!(policies.iter().count(), 2);
+    }
+
+    #[test]
+    fn a_body_has_one_length() {
+        let (coding, length) = ("transfer-encoding", "content-length");
+        for lines in [&[][..], &[(length, "3")], &[(coding, "Chunked")]] {
+            assert_eq!(check_length(&map(lines)), Ok(()), "{lines:?}");
+        }
+        for lines in [
+            &[(length, "3"), (length, "3")][..],
+            &[(coding, "chunked"), (length, "3")],
+            &[(coding, "chunked"), (coding, "chunked")],
+            &[(coding, "gzip, chunked")],
+            &[(coding, "identity")],
+        ] {
+            assert!(check_length(&map(lines)).is_err(), "{lines:?}");
+        }
     }
 
     #[test]

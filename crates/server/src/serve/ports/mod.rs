@@ -1,34 +1,40 @@
 //! `/v1/sandboxes/{name}/ports/{port}/`: a proxy to a server in a sandbox.
 
-mod exchange;
 mod headers;
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::response::Response;
 use hyper::body::Body as _;
+use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::io::{AsyncWriteExt as _, copy, split};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::oneshot;
 
-use super::body::{STALL, channel};
+use super::body::{ClientGone, Pieces, STALL, channel};
 use super::error::ApiError;
 use super::routes::{Content, Route};
 use super::server::{InSandbox, Server, Shared, place};
 use super::verbs::{Verbs, words};
-use exchange::{Answer, Sending, send};
+use super::write_timeout::WriteTimeout;
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
 use sys::link;
 
 /// How long a server may take for the head of its answer, once it has the request.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// Most bytes of the head of an answer. hyper takes at most 100 lines.
+const HEAD_BYTES_MAX: usize = 32 << 10;
 
 const ROOT: &str = "/v1/sandboxes/{name}/ports/{port}/";
 const BELOW: &str = "/v1/sandboxes/{name}/ports/{port}/{*path}";
@@ -114,61 +120,91 @@ pub(super) async fn pass_on(
     mut request: Request,
 ) -> Result<Response, ApiError> {
     let (stream, held) = connect(server, name, target.port).await?;
-    let (from, to) = stream.into_split();
-    let has_body = request.method() != Method::HEAD;
-    let protocol = headers::upgrade(request.method(), request.headers());
-    let protocol = protocol.filter(|_| request.body().is_end_stream());
-    let upgraded = hyper::upgrade::on(&mut request);
-    headers::of_request(request.headers_mut());
-    let has_length = request.headers().contains_key(header::CONTENT_LENGTH);
-    let sending = match request.body().is_end_stream() {
-        true => Sending::Nothing,
-        false if has_length => Sending::Plain,
-        false => Sending::Chunks,
-    };
-    let connection = match &protocol {
-        Some(protocol) => [b"connection: upgrade\r\nupgrade: ", protocol.as_bytes()].concat(),
-        None => b"connection: close".to_vec(),
-    };
-    let head = head_of(&request, &target, &connection, sending);
-    let mut sent = tokio::spawn(send(to, head, request.into_body(), sending));
-    let mut answer = Answer::new(from);
-    let mut to = None;
+    let held = Arc::new(held);
+    let wanted = headers::upgrade(request.method(), request.headers());
+    let wanted = wanted.filter(|_| request.body().is_end_stream());
+    let of_client = hyper::upgrade::on(&mut request);
+    let (request, sent) = for_server(request, &target, wanted.as_ref())?;
+    let stream = TokioIo::new(WriteTimeout::new(stream, STALL));
+    let made = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(stream)
+        .await;
+    let (mut sender, connection) = made.map_err(|error| bad_gateway(error))?;
+    let holding = Arc::clone(&held);
+    tokio::spawn(async move {
+        // Its error is that of the answer or of its body.
+        let _ended = connection.with_upgrades().await;
+        drop(holding);
+    });
     let late = async {
-        // A request that was not sent as a whole may be answered still.
-        to = Some((&mut sent).await);
+        // The sender is dropped at the end of the request.
+        let _ended = sent.await;
         tokio::time::sleep(ANSWER_TIME).await;
     };
-    let head = tokio::select! {
-        head = answer.head(has_body) => head,
+    let mut answer = tokio::select! {
+        answer = sender.send_request(request) => answer.map_err(|error| bad_gateway(error))?,
         () = late => return Err(gateway_timeout()),
     };
-    let mut parts = head.map_err(|error| bad_gateway(&error))?;
-    let is_switch = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let switched = parts.headers.remove(header::UPGRADE);
-    headers::of_answer(&mut parts.headers, target.port, &target.prefix);
-    if !is_switch {
-        return Ok(Response::from_parts(parts, stream_body(answer, held)));
-    }
-    let (Some(_asked), Some(switched)) = (protocol, switched) else {
-        let error = std::io::Error::other("it changes to a protocol that was not asked for");
-        return Err(bad_gateway(&error));
-    };
-    parts.headers.insert(header::UPGRADE, switched);
-    let upgrade = header::HeaderValue::from_static("upgrade");
-    parts.headers.insert(header::CONNECTION, upgrade);
-    let place = place();
-    tokio::spawn(async move {
-        let to = match to {
-            Some(to) => to,
-            None => sent.await,
+    headers::check_length(answer.headers()).map_err(bad_gateway)?;
+    let switched = answer.headers_mut().remove(header::UPGRADE);
+    headers::of_answer(answer.headers_mut(), target.port, &target.prefix);
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let (Some(_wanted), Some(switched)) = (wanted, switched) else {
+            return Err(bad_gateway(
+                "it changes to a protocol that was not asked for",
+            ));
         };
-        if let Ok(Ok(to)) = to {
-            copy_both(upgraded, answer, to).await;
+        let upgrade = HeaderValue::from_static("upgrade");
+        answer.headers_mut().insert(header::UPGRADE, switched);
+        answer.headers_mut().insert(header::CONNECTION, upgrade);
+        let of_server = hyper::upgrade::on(&mut answer);
+        let holding = (held, place());
+        tokio::spawn(async move {
+            copy_both(of_client, of_server).await;
+            drop(holding);
+        });
+    }
+    Ok(answer.map(Body::new))
+}
+
+/// The request for the server, and what ends when its body does.
+///
+/// # Errors
+/// The path is not one of HTTP.
+fn for_server(
+    request: Request,
+    target: &Target,
+    upgrade: Option<&HeaderValue>,
+) -> Result<(Request, oneshot::Receiver<()>), ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let no_path = |_error| ApiError::bad_request("path", "the path is not one of HTTP");
+    parts.uri = Uri::try_from(&target.path).map_err(no_path)?;
+    parts.version = Version::HTTP_11;
+    parts.extensions.clear();
+    headers::of_request(&mut parts.headers, target.port, upgrade);
+    let (end, ended) = oneshot::channel();
+    if body.is_end_stream() {
+        return Ok((Request::from_parts(parts, body), ended));
+    }
+    let mut pieces = Pieces::new(body, u64::MAX)?;
+    let (to_server, body) = channel();
+    tokio::spawn(async move {
+        while let Some(piece) = pieces.next().await.transpose() {
+            let passed = match piece {
+                Ok(piece) => to_server.send(piece).await,
+                Err(_cut) => {
+                    to_server.fail(ErrorKind::ConnectionAborted.into()).await;
+                    Err(ClientGone)
+                }
+            };
+            if passed.is_err() {
+                break;
+            }
         }
-        drop((held, place));
+        drop(end);
     });
-    Ok(Response::from_parts(parts, Body::empty()))
+    Ok((Request::from_parts(parts, body), ended))
 }
 
 /// A connection to a port, and what keeps the sandbox from being idle. `runner` makes it, and passes it here.
@@ -196,64 +232,17 @@ async fn connect(
     Ok((stream, held))
 }
 
-fn head_of(request: &Request, target: &Target, connection: &[u8], sending: Sending) -> Vec<u8> {
-    let Target { port, path, .. } = target;
-    let line = format!(
-        "{} {path} HTTP/1.1\r\nhost: localhost:{port}\r\n",
-        request.method()
-    );
-    let mut head = [line.as_bytes(), connection, b"\r\n"].concat();
-    for (name, value) in request.headers() {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            head.extend_from_slice(part);
-        }
-    }
-    if sending == Sending::Chunks {
-        head.extend_from_slice(b"transfer-encoding: chunked\r\n");
-    }
-    head.extend_from_slice(b"\r\n");
-    head
-}
-
-/// Sends the body on, while somebody takes it.
-fn stream_body(mut answer: Answer, held: OwnedFd) -> Body {
-    let (client, body) = channel();
-    tokio::spawn(async move {
-        loop {
-            let piece = tokio::select! {
-                piece = answer.next() => piece,
-                () = client.closed() => break,
-            };
-            match piece {
-                Ok(Some(piece)) => {
-                    if client.send(piece).await.is_err() {
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    client.fail(error).await;
-                    break;
-                }
-            }
-        }
-        drop(held);
-    });
-    body
-}
-
 /// Copies until the server ends, or for a while after the client has: it may be gone.
-async fn copy_both(upgraded: OnUpgrade, answer: Answer, mut to: OwnedWriteHalf) {
-    // A client that has gone meanwhile: nobody is left to tell.
-    let Ok(client) = upgraded.await else {
+async fn copy_both(client: OnUpgrade, server: OnUpgrade) {
+    // One that has gone meanwhile: nobody is left to tell.
+    let (Ok(client), Ok(server)) = (client.await, server.await) else {
         return;
     };
-    let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(client));
-    let (read, from) = answer.into_rest();
-    let mut from_server = read.chain(from);
+    let (mut from_client, mut to_client) = split(TokioIo::new(client));
+    let (mut from_server, mut to_server) = split(TokioIo::new(server));
     let up = async {
-        let _ended = copy(&mut from_client, &mut to).await;
-        let _closed = to.shutdown().await;
+        let _ended = copy(&mut from_client, &mut to_server).await;
+        let _closed = to_server.shutdown().await;
         tokio::time::sleep(STALL).await;
     };
     tokio::select! {
@@ -263,7 +252,7 @@ async fn copy_both(upgraded: OnUpgrade, answer: Answer, mut to: OwnedWriteHalf) 
     let _closed = to_client.shutdown().await;
 }
 
-fn bad_gateway(error: &std::io::Error) -> ApiError {
+fn bad_gateway(error: impl Display) -> ApiError {
     let error = escape(error.to_string().as_bytes());
     let message = format!("the server in the sandbox gave no answer of HTTP: {error}");
     ApiError::new(StatusCode::BAD_GATEWAY, "bad_gateway", message)

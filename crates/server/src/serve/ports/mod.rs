@@ -130,7 +130,7 @@ pub(super) async fn pass_on(
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(stream)
         .await;
-    let (mut sender, connection) = made.map_err(|error| bad_gateway(error))?;
+    let (mut sender, connection) = made.map_err(bad_gateway)?;
     let holding = Arc::clone(&held);
     tokio::spawn(async move {
         // Its error is that of the answer or of its body.
@@ -143,7 +143,7 @@ pub(super) async fn pass_on(
         tokio::time::sleep(ANSWER_TIME).await;
     };
     let mut answer = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(|error| bad_gateway(error))?,
+        answer = sender.send_request(request) => answer.map_err(bad_gateway)?,
         () = late => return Err(gateway_timeout()),
     };
     headers::check_length(answer.headers()).map_err(bad_gateway)?;

@@ -148,7 +148,9 @@ pub(super) async fn pass_on(
     let switched = parts.headers.remove(header::UPGRADE);
     headers::of_answer(&mut parts.headers, target.port, &target.prefix);
     if !is_switch {
-        return Ok(Response::from_parts(parts, stream_body(answer, held)));
+        // The half of the request stays open: for many servers its end is that of the client.
+        let open = (held, to, sent);
+        return Ok(Response::from_parts(parts, stream_body(answer, open)));
     }
     let (Some(_asked), Some(switched)) = (protocol, switched) else {
         let error = std::io::Error::other("it changes to a protocol that was not asked for");
@@ -216,7 +218,7 @@ fn head_of(request: &Request, target: &Target, connection: &[u8], sending: Sendi
 }
 
 /// Sends the body on, while somebody takes it.
-fn stream_body(mut answer: Answer, held: OwnedFd) -> Body {
+fn stream_body(mut answer: Answer, open: impl Send + 'static) -> Body {
     let (client, body) = channel();
     tokio::spawn(async move {
         loop {
@@ -237,7 +239,7 @@ fn stream_body(mut answer: Answer, held: OwnedFd) -> Body {
                 }
             }
         }
-        drop(held);
+        drop(open);
     });
     body
 }

@@ -75,6 +75,7 @@ fn a_request_and_its_answer_pass() {
     assert_eq!(get("/chunked").expect(200).text(), "hello world");
     assert_eq!(get("/closed").expect(200).text(), "until the end");
     assert_eq!(get("/continue").expect(418).text(), "hi");
+    assert_eq!(get("/open").expect(200).text(), "open");
     assert_eq!(get("/none").expect(204).text(), "");
     let head = api.curl(&["-I", &url(&format!("{PORT}/x"))]);
     let head = reply(head, None).expect(200);

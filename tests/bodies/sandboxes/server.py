@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import select
 import socket
 import socketserver
 import sys
@@ -103,6 +104,10 @@ def raw_http(connection):
     elif path == "/flood":
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         flood(connection)
+    elif path == "/open":
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        has_ended = select.select([connection], [], [], 0.3)[0]
+        connection.sendall(b"ended" if has_ended else b"open")
     elif path == "/events":
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
         time.sleep(1000)

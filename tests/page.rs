@@ -323,6 +323,14 @@ fn four_outcomes(place: &Place) -> PathBuf {
     directory
 }
 
+/// hostile names stay text.
+#[test]
+fn hostile_names_are_text_in_the_page_of_each_outcome() {
+    if has("python3") {
+        four_outcomes(&Place::new());
+    }
+}
+
 /// hostile names stay text. Contrast, landmarks, names of pictures and the like are checked by axe.
 #[test]
 fn chromium_shows_four_outcomes_at_two_widths_in_both_colour_schemes() {

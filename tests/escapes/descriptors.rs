@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
 use support::bodies::{compile, copy_program};
-use support::{Ground, runner};
+use support::{Ground, runner, tier_includes};
 
 const LIST: &str = include_str!("../bodies/escapes/descriptors_list.c");
 const ONLY_THE_THREE: &str = "0 null ENOTDIR\n1 pipe ENOTDIR\n2 pipe ENOTDIR";
@@ -41,7 +41,10 @@ fn a_working_directory_that_leads_through_proc_stays_inside_or_is_refused() {
     );
     let climb = program("climb", text);
     let mut started = 0;
-    let links = (3..24).map(|fd| format!("/proc/self/fd/{fd}"));
+    // The creation uses the directory: later commands make no difference.
+    let is_sampled = super::IS_LATER && !tier_includes("long");
+    let links = (3..24).step_by(if is_sampled { 7 } else { 1 });
+    let links = links.map(|fd| format!("/proc/self/fd/{fd}"));
     let others = [
         "/proc/self/fd/7/../../..",
         "/proc/thread-self/fd/6",

@@ -101,14 +101,24 @@ fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
 /// Limits on `resource`, from the lowest with which the program prints its version.
 fn from_the_least(resource: &str, step_bytes: usize, count: usize) -> Vec<Vec<String>> {
     // With a limit below its own size, the program cannot print anything.
-    let starts = |most: &usize| {
-        let words = limited(resource, *most);
+    let starts = |steps: usize| {
+        let words = limited(resource, steps * step_bytes);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg(runner()).arg("--version");
         command.output().expect("started").status.success()
     };
-    let mut sizes = (0..200 << 20).step_by(step_bytes);
-    let least = sizes.find(starts).expect("it starts with 200 MiB");
+    // In steps; with more than it needs, it starts as well.
+    let (mut too_few, mut enough) = (0, (200 << 20) / step_bytes);
+    assert!(starts(enough), "it starts with 200 MiB");
+    while enough - too_few > 1 {
+        let middle = usize::midpoint(too_few, enough);
+        if starts(middle) {
+            enough = middle;
+        } else {
+            too_few = middle;
+        }
+    }
+    let least = enough * step_bytes;
     let step = if tier_includes("long") { 1 } else { 8 };
     (0..count)
         .step_by(step)

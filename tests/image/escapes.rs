@@ -29,6 +29,8 @@ mod terminal;
 const ID: u32 = 0;
 /// Whether a body is in the Landlock domain of init: then the kernel lets it send signals there.
 const SHARES_DOMAIN_OF_INIT: bool = false;
+/// Whether these attempts are later commands of a sandbox, and `escapes` makes them as first ones.
+const IS_LATER: bool = false;
 
 /// The image, and its store.
 static IMAGE: LazyLock<Option<(Ground, PathBuf)>> = LazyLock::new(|| {

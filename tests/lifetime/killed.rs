@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 use support::bodies::c_body;
 use support::invariants::{eventually, groups_of, living};
 use support::tar::gzip;
-use support::{Ground, Running};
+use support::{Ground, Running, tier_includes};
 
 /// A case whose supervisor is killed leaves its record and its groups, and no report.
 fn start<'ground>(ground: &'ground Ground, runtime: &Runtime, body: &[&str]) -> Running<'ground> {
@@ -175,14 +175,15 @@ fn a_supervisor_killed_at_any_time_is_cleaned_up_by_the_next_run() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     let mut runs = Vec::new();
     let mut before_the_body = 0;
-    for delay in delays(&runtime, 60) {
+    let count = if tier_includes("long") { 60 } else { 20 };
+    for delay in delays(&runtime, count) {
         let running = start(&ground, &runtime, &["/bin/sleep", "600"]);
         std::thread::sleep(delay);
         before_the_body += u32::from(living(ground.marker()).is_empty());
         kill(running);
         runs.extend(runtime.records());
     }
-    println!("{before_the_body} of 60 were killed before their body ran");
+    println!("{before_the_body} of {count} were killed before their body ran");
     runtime
         .case(&ground, &[], &["/bin/true"])
         .done()
@@ -197,7 +198,8 @@ fn a_supervisor_killed_at_any_time_is_cleaned_up_by_the_next_run() {
 #[test]
 fn a_supervisor_terminated_at_any_time_cleans_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
-    for delay in delays(&runtime, 40) {
+    let count = if tier_includes("long") { 40 } else { 16 };
+    for delay in delays(&runtime, count) {
         let case = runtime.case(&ground, &["--grace=0s"], &["/bin/sleep", "600"]);
         // If it ends before the run has begun, there is no report.
         let running = case.without("I8").start();

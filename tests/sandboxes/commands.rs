@@ -234,7 +234,8 @@ fn a_name_that_is_a_path_and_flags_of_one_command_are_refused() {
     host.assert_empty();
 }
 
-/// B-72: besides each attempt of `escapes`, which this program makes again.
+/// B-72: besides each attempt of `escapes`, which this program makes again: as an ordinary user, and with
+/// `scripts/test --long` as root, for whom `serve` makes them through the API.
 #[test]
 fn a_later_command_has_the_rights_of_the_command_of_a_run() {
     let host = Host::new();

@@ -34,6 +34,8 @@ mod syscalls;
 const ID: u32 = 1000;
 /// Whether a body is in the Landlock domain of init: then the kernel lets it send signals there.
 const SHARES_DOMAIN_OF_INIT: bool = true;
+/// Whether these attempts are later commands of a sandbox, and `escapes` makes them as first ones.
+const IS_LATER: bool = true;
 
 /// Runs the case as a later command.
 fn surround(case: &mut Case<'_>) {

@@ -91,7 +91,8 @@ fn a_command_answers_with_its_exit_code_and_both_streams() {
     assert_eq!(long["exit_code"], 0, "it was not ended by a closed pipe");
 }
 
-/// B-75: besides each attempt of `escapes`, which this program makes again.
+/// B-75: besides each attempt of `escapes`, which this program makes again: as root, and with
+/// `scripts/test --long` as an ordinary user, for whom `sandboxes` makes them without a server.
 #[test]
 fn a_command_of_a_client_has_the_rights_of_the_command_of_a_run() {
     let api = one();

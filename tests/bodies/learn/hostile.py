@@ -31,9 +31,10 @@ for attempt in attempts:
     except OSError:
         pass
 os.makedirs("many")
-for number in range(50_000):
+# More of each kind than the 20,000 that are kept.
+for number in range(25_000):
     os.close(os.open(f"many/{number}", os.O_CREAT | os.O_WRONLY))
-for number in range(100_000):
+for number in range(25_000):
     try:
         os.stat(f"/absent/{number}")
     except OSError:

@@ -1,9 +1,17 @@
 //! Bodies: small hostile C programs, each with one attack, linked statically once per test run.
+//!
+//! `RUNNER_TESTS_BODIES` names a directory in which the test programs of a run share them: to compile one
+//! takes as long as ten runs. Whoever cannot write there uses what is there.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
+
+use rustix::fs::{Access, access};
+
+use crate::random;
 
 /// The directory of the programs of this test process.
 static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
@@ -16,21 +24,43 @@ static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     std::fs::set_permissions(directory.path(), open).expect("set");
     directory
 });
-static BUILDING: Mutex<()> = Mutex::new(());
 
-/// The static program of this C text; built once per name, so a name stands for one text.
+/// The static program of this C text.
 pub fn c_body(name: &str, text: &str) -> PathBuf {
-    let _one_at_a_time = BUILDING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = BUILT.path().join(name);
-    if program.exists() {
-        let built = std::fs::read_to_string(program.with_extension("c")).expect("its text");
-        assert!(built == text, "two texts are called {name}");
-    } else {
-        compile(text, &program, &["-static", "-pthread"]);
+    let mut hasher = DefaultHasher::new();
+    (name, text).hash(&mut hasher);
+    let place = format!("{:016x}", hasher.finish());
+    let shared = std::env::var_os("RUNNER_TESTS_BODIES").map(PathBuf::from);
+    let known = shared.as_ref().map(|all| all.join(&place));
+    if let Some(program) = known.and_then(|directory| built(&directory, name, text)) {
+        return program;
     }
-    program
+    let all = shared.filter(|all| access(all, Access::WRITE_OK).is_ok());
+    let all = all.unwrap_or_else(|| BUILT.path().to_owned());
+    let ready = all.join(&place);
+    if let Some(program) = built(&ready, name, text) {
+        return program;
+    }
+    let building = all.join(format!("{place}-{}", random()));
+    std::fs::create_dir(&building).expect("made");
+    compile(text, &building.join(name), &["-static", "-pthread"]);
+    // Another test may have been faster.
+    if std::fs::rename(&building, &ready).is_err() {
+        std::fs::remove_dir_all(&building).expect("removed");
+    }
+    built(&ready, name, text).expect("built")
+}
+
+/// The program in this directory.
+fn built(directory: &Path, name: &str, text: &str) -> Option<PathBuf> {
+    let program = directory.join(name);
+    let source = std::fs::read_to_string(program.with_extension("c")).ok()?;
+    assert!(
+        source == text,
+        "two texts have the name {}",
+        directory.display()
+    );
+    Some(program)
 }
 
 /// Compiles C text with the system's compiler.

@@ -22,6 +22,7 @@ use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::completions::{COMPLETIONS_HELP, Completions};
+use crate::cli::context::VARIABLES_WITHOUT_FLAG;
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP};
 use crate::cli::history::{Inspect, PageOfRun, Ps};
 use crate::cli::learn::{LEARN_HELP, Learn};
@@ -175,16 +176,6 @@ fn with_variable(flag: Arg) -> Arg {
 }
 
 const VARIABLE_PREFIX: &str = "RUNNER_OPT_";
-
-const VARIABLES_WITHOUT_FLAG: [&str; 7] = [
-    "RUNNER_OPT_CACHE_DIRECTORY",
-    "RUNNER_OPT_CGROUP_PARENT",
-    "RUNNER_OPT_IN_DELEGATED_SCOPE",
-    "RUNNER_OPT_MAX_SANDBOXES",
-    "RUNNER_OPT_OCI_DIRECTORY",
-    "RUNNER_OPT_RUNTIME_DIRECTORY",
-    "RUNNER_OPT_STATE_DIRECTORY",
-];
 
 /// Switches that make sense for one call only, and `--rm`, which has no effect.
 const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];

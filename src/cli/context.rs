@@ -9,12 +9,25 @@ use std::path::{Path, PathBuf};
 use spec::host_policy::HostPolicy;
 use spec::request::{Caller, Totals};
 use spec::state_directory::state_directory;
+use spec::units::{parse_cpus, parse_size_bytes};
 use sys::allocator::keep_from_children;
 
 /// Directory of run records of uid 0.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
 /// Directory of what uid 0 keeps: under `sudo` the home may be another user's.
 const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
+/// The variables of the flags' prefix that have no flag.
+pub(super) const VARIABLES_WITHOUT_FLAG: [&str; 9] = [
+    "RUNNER_OPT_CACHE_DIRECTORY",
+    "RUNNER_OPT_CGROUP_PARENT",
+    "RUNNER_OPT_IN_DELEGATED_SCOPE",
+    "RUNNER_OPT_MAX_CPUS",
+    "RUNNER_OPT_MAX_MEMORY",
+    "RUNNER_OPT_MAX_SANDBOXES",
+    "RUNNER_OPT_OCI_DIRECTORY",
+    "RUNNER_OPT_RUNTIME_DIRECTORY",
+    "RUNNER_OPT_STATE_DIRECTORY",
+];
 /// The variables of the flags' prefix that name a directory and have no flag.
 const DIRECTORY_VARIABLES: [&str; 4] = [
     "RUNNER_OPT_CACHE_DIRECTORY",
@@ -22,7 +35,6 @@ const DIRECTORY_VARIABLES: [&str; 4] = [
     "RUNNER_OPT_RUNTIME_DIRECTORY",
     "RUNNER_OPT_STATE_DIRECTORY",
 ];
-const MAX_SANDBOXES: &str = "RUNNER_OPT_MAX_SANDBOXES";
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
 #[derive(Clone, Default)]
@@ -75,19 +87,32 @@ impl ProcessContext {
         values.find(|(_, value)| Path::new(value).is_relative())
     }
 
-    /// What `runner serve` allows all sandboxes together.
+    /// What `runner serve` allows all sandboxes and runs together.
     ///
     /// # Errors
     /// A variable that cannot be read, its value, and what was expected.
-    pub(crate) fn totals(&self) -> Result<Totals, (&'static str, &OsStr, &'static str)> {
-        let count = match self.variable(MAX_SANDBOXES) {
-            None => None,
-            Some(value) => match value.to_str().and_then(|text| text.parse().ok()) {
-                Some(count) => Some(count),
-                None => return Err((MAX_SANDBOXES, value, "a number")),
-            },
+    pub(crate) fn totals(&self) -> Result<Totals, (&'static str, &OsStr, String)> {
+        Ok(Totals {
+            sandboxes: self.read_variable("RUNNER_OPT_MAX_SANDBOXES", |text| {
+                text.parse().map_err(|_none| "expected a number".to_owned())
+            })?,
+            memory_bytes: self.read_variable("RUNNER_OPT_MAX_MEMORY", |text| {
+                parse_size_bytes(text).map_err(|error| error.to_string())
+            })?,
+            cpu_millis: self.read_variable("RUNNER_OPT_MAX_CPUS", parse_cpus)?,
+        })
+    }
+
+    fn read_variable<Value>(
+        &self,
+        name: &'static str,
+        read: impl Fn(&str) -> Result<Value, String>,
+    ) -> Result<Option<Value>, (&'static str, &OsStr, String)> {
+        let Some(value) = self.variable(name) else {
+            return Ok(None);
         };
-        Ok(Totals { sandboxes: count })
+        let read = read(value.to_str().unwrap_or_default());
+        read.map(Some).map_err(|problem| (name, value, problem))
     }
 
     /// The configuration files that are read if they exist, earliest first.

@@ -5,7 +5,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use spec::limits::{Flag, FlagValue, Limit, LimitValues, UNLIMITED, milliseconds};
 use spec::sandboxes::CommandLimits;
-use spec::units::{parse_duration, parse_size_bytes};
+use spec::units::{parse_cpus, parse_duration, parse_size_bytes};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LimitValueFlags(pub LimitValues);
@@ -147,22 +147,6 @@ pub(super) fn parse(kind: FlagValue, text: &str) -> Result<u64, String> {
             number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
         }
     }
-}
-
-/// Thousandths of a processor.
-fn parse_cpus(text: &str) -> Result<u64, String> {
-    /// A larger number is a typing error.
-    const CPUS_MAX: f64 = 65_536.0;
-    let plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let cpus: Option<f64> = text.parse().ok().filter(|_| plain);
-    cpus
-        // A hundredth of a processor is the smallest share that cpu.max can express.
-        .filter(|cpus| (0.01..=CPUS_MAX).contains(cpus))
-        // Formatting converts without wrapping or saturating.
-        .and_then(|cpus| format!("{:.0}", (cpus * 1000.0).round()).parse().ok())
-        .ok_or_else(|| "expected a number of processors such as 0.5, 1 or 1.5".to_owned())
 }
 
 #[cfg(test)]

@@ -38,10 +38,10 @@ pub(super) fn find_mistake(
             hints: vec![format!("set {name}=\"$PWD\"/{}", quoted(&value))],
         });
     }
-    if let Err((name, value, expected)) = context.totals() {
+    if let Err((name, value, problem)) = context.totals() {
         let value = escape(value.as_bytes());
         return Some(Mistake {
-            problem: format!("the variable {name} is `{value}`, expected {expected}"),
+            problem: format!("the variable {name} is `{value}`: {problem}"),
             hints: vec![format!("unset {name}")],
         });
     }

@@ -16,7 +16,7 @@ use crate::run::launching::secret_values::{self, RequestedSecrets};
 use crate::run::launching::start_failure::{self, Attempt};
 use crate::run::outputs::copy_kept_directories;
 use crate::run::planning::PlannedRun;
-use crate::run::planning::limits::resolve_limits;
+use crate::run::planning::limits::{claim_share, resolve_limits};
 use crate::run::reporting::ReportBuilder;
 use crate::run::stages::{Ended, Materialized, Planned, Running, Staged, Unpacked, Waiting};
 use crate::run::supervision::{Supervised, published_ports, signal_denials};
@@ -233,10 +233,10 @@ impl<'run> Execution<'run> {
         let coverage = self.resources.coverage();
         let effective = resolve_limits(run.request, run.policy, host, &coverage, &resolved)?;
         self.report.record_limits(&effective);
-        match effective.refusals.into_iter().next() {
-            Some(refusal) => Err(refusal),
-            None => PlannedRun::new(run, resolved, effective.limits, self.resources),
-        }
+        let mut refusals = effective.refusals.into_iter();
+        refusals.next().map_or(Ok(()), Err)?;
+        claim_share(&mut self.resources.record, &effective.limits, run.request)?;
+        PlannedRun::new(run, resolved, effective.limits, self.resources)
     }
 
     fn materialize(

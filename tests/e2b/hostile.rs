@@ -636,3 +636,26 @@ fn variables_and_metadata_of_a_client_stay_what_they_are() {
     }
     assert_eq!(service.api.host.list().len(), 1);
 }
+
+/// The SDKs would ask again for as long as a call may take.
+#[test]
+fn a_sandbox_beyond_the_total_of_memory_is_refused_at_once() {
+    let service = Service::with(&["--max-memory", "800m"]);
+    let access = service.create();
+    let wanted = json!({"templateID": "base", "timeout": 300});
+    let create = || service.control("POST", "/v2/sandboxes", Some(&wanted));
+    let refused = create().expect(429);
+    assert!(
+        refused.text().contains("(too_much_memory)"),
+        "{}",
+        refused.text()
+    );
+    assert!(
+        refused.head.contains("should-retry: false"),
+        "{}",
+        refused.head
+    );
+    let path = format!("/sandboxes/{}", access.id);
+    service.control("DELETE", &path, None).expect(204);
+    create().expect(201);
+}

@@ -2,9 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,9 @@ use support::{is_root, runner};
 /// How much the server may grow, in KiB: the allocator keeps its memory.
 const SERVER_GROWTH_KIB_MAX: u64 = 2 << 10;
 
+/// Creations that are compared.
+const PAIRS: usize = 15;
+
 /// `runner serve`, a child that [`children`] reaps.
 struct Server {
     pid: i32,
@@ -27,14 +29,20 @@ struct Server {
 }
 
 impl Server {
-    #[expect(clippy::zombie_processes, reason = "`children` reaps it")]
     fn start(place: &Place, max_sandboxes: usize) -> Self {
-        let socket = place.files().join("api.sock");
+        Self::start_at(place, "api", &place.runtime(), max_sandboxes)
+    }
+
+    /// With a socket and a runtime directory of its own.
+    #[expect(clippy::zombie_processes, reason = "`children` reaps it")]
+    fn start_at(place: &Place, name: &str, runtime: &Path, max_sandboxes: usize) -> Self {
+        let socket = place.files().join(format!("{name}.sock"));
         let child = Command::new(runner())
             .args(["serve", "--max-sandboxes", &max_sandboxes.to_string()])
             .arg("--socket")
             .arg(&socket)
             .env("RUNNER_OPT_STATE_DIRECTORY", place.files())
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", runtime)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -132,19 +140,9 @@ fn many_at_once(place: &Place) {
     let names = names(count);
     let server = Server::start(place, count);
     let kernel_kib = kernel_kib();
-    let times = Mutex::new(vec![Duration::ZERO; count]);
-    in_lanes(count, |number| {
-        let begun = Instant::now();
-        server.create(&names[number]);
-        times.lock().expect("no panic")[number] = begun.elapsed();
-    });
+    in_lanes(count, |number| server.create(&names[number]));
     let kernel_kib =
         self::kernel_kib().saturating_sub(kernel_kib) / u64::try_from(count).expect("small");
-    let times = times.into_inner().expect("no panic");
-    let (first, last) = (
-        median(&times[..count / 10]),
-        median(&times[count - count / 10..]),
-    );
     let listed = server.call("GET", "/v1/sandboxes", &Value::Null, 200);
     assert_eq!(listed["sandboxes"].as_array().map(Vec::len), Some(count));
     let one_more = json!({ "name": "more" });
@@ -159,6 +157,7 @@ fn many_at_once(place: &Place) {
     assert_eq!(supervisors.len(), count);
     let kib = pss_kib(&supervisors) / u64::try_from(count).expect("small");
     let server = kill_under_load(place, &server, &names);
+    let [beside_all, alone] = creation_times(place, count);
     in_lanes(count, |number| {
         let name = &names[number];
         eventually("what the killed server had accepted is done", || {
@@ -170,24 +169,44 @@ fn many_at_once(place: &Place) {
     server.end(Signal::TERM);
     let leaks = before.leaks(place);
     println!(
-        "endurance: served={count} leaks={} pss_kib={kib} kernel_kib={kernel_kib} first_ms={} last_ms={}",
+        "endurance: served={count} leaks={} pss_kib={kib} kernel_kib={kernel_kib} beside_all_ms={} alone_ms={}",
         leaks.len(),
-        first.as_millis(),
-        last.as_millis()
+        beside_all.as_millis(),
+        alone.as_millis()
     );
     assert_eq!(leaks, [""; 0]);
     assert!(kib <= IDLE_KIB_MAX, "{kib} KiB for each sandbox");
-    // A call that asked each sandbox took several times as long at the end.
+    // A call that asked each sandbox took many times as long.
     assert!(
-        count < 1_000 || last < first * 2,
-        "a creation took {first:?} at first, and {last:?} at the end"
+        count < 1_000 || beside_all < alone * 2,
+        "a creation took {beside_all:?} beside {count} sandboxes, and {alone:?} alone"
     );
 }
 
-fn median(times: &[Duration]) -> Duration {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    times[times.len() / 2]
+/// How long a creation takes beside all sandboxes, and alone, in turns: the machine may have other work.
+fn creation_times(place: &Place, count: usize) -> [Duration; 2] {
+    let empty = place.files().join("empty");
+    let servers = [
+        Server::start_at(place, "full", &place.runtime(), count + 1),
+        Server::start_at(place, "empty", &empty, 1),
+    ];
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..PAIRS {
+        for (server, times) in servers.iter().zip(&mut times) {
+            let begun = Instant::now();
+            server.create("next");
+            times.push(begun.elapsed());
+            server.remove("next");
+        }
+    }
+    for server in servers {
+        server.end(Signal::TERM);
+    }
+    std::fs::remove_dir_all(empty).expect("removed");
+    times.map(|mut times| {
+        times.sort_unstable();
+        times[PAIRS / 2]
+    })
 }
 
 /// Memory of the kernel that sandboxes use.

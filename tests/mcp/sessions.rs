@@ -274,6 +274,20 @@ fn sessions_count_as_sandboxes() {
     assert_ne!(id, session.id);
 }
 
+#[test]
+fn the_memory_of_sessions_counts_in_the_total() {
+    let host = Host::new();
+    let server = Server::start(&host, "[-m, 300m]", &["--max-memory", "500m"]);
+    let session = server.open(Way::Tcp);
+    let begin = || {
+        let body = initialize().to_string();
+        server.post(Way::Tcp, None, &[], body.as_bytes())
+    };
+    assert_eq!(begin().expect(429).code(), "too_much_memory");
+    session.method("DELETE", &[]).expect(204);
+    begin().expect(200);
+}
+
 /// The template is wrong only when it is used.
 #[test]
 fn a_sandbox_that_cannot_be_created_is_told_to_the_client() {

@@ -36,6 +36,7 @@ mod runs_hostile;
 mod sandboxes;
 mod systemd;
 mod terminals;
+mod totals;
 mod watch;
 
 /// How the attempts of `escapes` become commands: through the API of a server of their own.

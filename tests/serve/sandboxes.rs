@@ -194,6 +194,8 @@ fn a_supervisor_that_does_not_answer_holds_up_no_other_sandbox() {
     api.create("silent");
     let silent = api.host.supervisor();
     kill_process(silent, Signal::STOP).expect("stopped");
+    // Nor the start of a server.
+    drop(Server::start_at(&api.host, "other", &[]));
     api.create("one");
     api.get("/v1/sandboxes/one").expect(200);
     let done = api.post("/v1/sandboxes/one/commands", &json!({ "argv": ["true"] }));

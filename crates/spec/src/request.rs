@@ -339,13 +339,17 @@ pub struct Caller {
     pub cgroup_parent: Option<String>,
     /// Whether this process was already started again through systemd-run, to prevent a loop.
     pub in_delegated_scope: bool,
-    /// What `runner serve` allows all sandboxes of this user together.
+    /// What `runner serve` allows all sandboxes and runs of this user together.
     pub totals: Totals,
 }
 
-/// The most that the sandboxes of a user may be together; beyond it no further one is created.
+/// The most that the sandboxes and runs of a user may be or use together; beyond it no further one starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// `RUNNER_OPT_MAX_SANDBOXES`.
     pub sandboxes: Option<usize>,
+    /// `RUNNER_OPT_MAX_MEMORY`, the sum of the limits.
+    pub memory_bytes: Option<u64>,
+    /// `RUNNER_OPT_MAX_CPUS`, the sum of the limits in thousandths of a processor.
+    pub cpu_millis: Option<u64>,
 }

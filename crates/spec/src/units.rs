@@ -171,6 +171,25 @@ pub fn limit<Number: Copy + TryInto<u64>>(max: &Number) -> String {
     bytes((*max).try_into().unwrap_or(u64::MAX))
 }
 
+/// Parses a number of processors, such as `1.5`, into thousandths.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_cpus(text: &str) -> Result<u64, String> {
+    /// A larger number is a typing error.
+    const CPUS_MAX: f64 = 65_536.0;
+    let plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let cpus: Option<f64> = text.parse().ok().filter(|_| plain);
+    cpus
+        // A hundredth of a processor is the smallest share that cpu.max can express.
+        .filter(|cpus| (0.01..=CPUS_MAX).contains(cpus))
+        // Formatting converts without wrapping or saturating.
+        .and_then(|cpus| format!("{:.0}", (cpus * 1000.0).round()).parse().ok())
+        .ok_or_else(|| "expected a number of processors such as 0.5, 1 or 1.5".to_owned())
+}
+
 /// Formats milliseconds in the largest unit without a fraction: `90 s`.
 #[must_use]
 pub fn milliseconds(value: u64) -> String {

@@ -7,15 +7,18 @@ use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::error::RunError;
 use crate::run::planning::resolved::ResolvedRun;
+use sandbox::host::processors;
+use sandbox::records::{RecordsError, RunRecord, Share};
 use sandbox::unix_sockets::{self, UnixSockets};
 use sandbox::view as view_plan;
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
-use spec::limits::Coverage;
+use spec::limits::{Coverage, Limit};
 use spec::path::escape_path;
 use spec::report::{Enforcement, EnforcementState, WarningReport};
 use spec::request::{LimitsMode, Request, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
+use spec::units::amount;
 use sys::rlimit::{self, resource};
 
 /// Parts of the confinement that a kernel may lack.
@@ -91,6 +94,62 @@ pub(in crate::run) fn resolve_limits(
         warnings,
         refusals,
     })
+}
+
+/// Records what the run may use, if the runs of this user may use as much together. Without a limit of
+/// processors that is all that this process may use.
+///
+/// # Errors
+/// [`RunError::Argument`]: they may not; [`RunError::Records`].
+pub(in crate::run) fn claim_share(
+    record: &mut RunRecord,
+    limits: &Limits,
+    request: &Request,
+) -> Result<(), RunError> {
+    let cpu_millis = limits.values.get(Limit::Cpus);
+    let share = Share {
+        memory_bytes: limits.memory_bytes(),
+        cpu_millis: cpu_millis.unwrap_or_else(|| u64::from(processors()) * 1_000),
+    };
+    record
+        .claim_share(share, &request.caller.totals)
+        .map_err(|error| match error {
+            RecordsError::TotalReached {
+                what,
+                used,
+                share,
+                most,
+            } => total_reached(what, [used, share, most]),
+            error => error.into(),
+        })
+}
+
+fn total_reached(what: &'static str, [used, share, most]: [u64; 3]) -> RunError {
+    let is_memory = what == Limit::Memory.name();
+    let (flag, own, full) = match is_memory {
+        true => ("--max-memory", "--memory", "too_much_memory"),
+        false => ("--max-cpus", "--cpus", "too_many_cpus"),
+    };
+    let [used_text, share_text, most_text] = [used, share, most].map(|value| amount(what, value));
+    let is_alone = share > most;
+    let problem = match is_alone {
+        true => format!("is less than what this one may use alone, {share_text}"),
+        false => format!(
+            "is reached: the limits of the sandboxes and runs of this user are {used_text} together, and that of \
+             this one is {share_text}"
+        ),
+    };
+    RunError::Argument {
+        code: if is_alone {
+            "limit_above_maximum"
+        } else {
+            full
+        },
+        what: "the total",
+        object: format!("{flag} {most_text}"),
+        problem,
+        hint: is_alone.then(|| format!("lower {own}")),
+    }
 }
 
 pub(in crate::run) fn unix_sockets_of(

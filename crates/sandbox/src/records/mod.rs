@@ -2,8 +2,8 @@
 //!
 //! The runtime directory contains:
 //!
-//! - `runs/<run id>`: the record of one run in JSON lines, each appended *before* the object is
-//!   created. The supervisor locks it with flock(2), and init inherits the open file description. So
+//! - `runs/<run id>`: the record of one run in JSON lines: objects, each appended *before* it is
+//!   created, and what the run may use of memory and processors. The supervisor locks it with flock(2), and init inherits the open file description. So
 //!   the lock lasts until both are dead, and with init the whole body. A finished record is emptied
 //!   and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming
 //!   30 µs.
@@ -16,6 +16,7 @@
 mod directory;
 mod record;
 mod sockets;
+mod totals;
 mod uids;
 
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ use super::cgroups;
 pub use directory::default_directory;
 pub use record::{Entry, RunRecord};
 pub use sockets::Sandboxes;
+pub use totals::Share;
 pub use uids::UidClaim;
 
 /// Retries if a concurrent cleanup removes the new record before it is locked.
@@ -106,6 +108,16 @@ pub enum RecordsError {
     NameTaken { name: SandboxName, run_id: String },
     #[error("{count} sandboxes of this user exist or are being created, and {most} may")]
     TooManySandboxes { count: usize, most: usize },
+    #[error(
+        "the {what} of the live runs is {used}, that of this one {share}, and {most} may be in use"
+    )]
+    TotalReached {
+        /// The name of the limit.
+        what: &'static str,
+        used: u64,
+        share: u64,
+        most: u64,
+    },
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
     #[error("line {line} of the record of run {run_id} is malformed; remove runs/{run_id} by hand")]

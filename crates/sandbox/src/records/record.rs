@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::totals::Share;
 use super::{RecordsError, failed};
 use spec::sandboxes::SandboxName;
 
@@ -127,6 +128,11 @@ impl RunRecord {
             .map_err(fault("remove a record", "unlinkat"))
     }
 
+    /// Records what the run may use.
+    pub(super) fn record_share(&mut self, share: Share) -> Result<(), RecordsError> {
+        self.append([Line::Share(share)])
+    }
+
     fn append(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), RecordsError> {
         let mut text = Vec::new();
         for line in lines {
@@ -157,6 +163,18 @@ impl RunRecord {
         self.length = self.length.saturating_add(written);
         Ok(())
     }
+}
+
+/// The last share of a record. What cannot be read is none: its run is still starting.
+pub(super) fn share(text: &[u8]) -> Option<Share> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let shares = lines.filter(|line| line.starts_with(b"{\"share\""));
+    shares
+        .rev()
+        .find_map(|line| match serde_json::from_slice(line) {
+            Ok(Line::Share(share)) => Some(share),
+            _ => None,
+        })
 }
 
 /// Returns the remaining entries in the order of creation, and the first error.
@@ -196,6 +214,7 @@ enum Line {
     Temporary { directory: Name, name: Name },
     Kept(Name),
     Socket(SandboxName),
+    Share(Share),
     Forget(Box<Line>),
 }
 
@@ -209,7 +228,7 @@ impl Line {
             }),
             Self::Kept(path) => Some(Entry::Kept(path.into_os_string().into())),
             Self::Socket(name) => Some(Entry::Socket(name)),
-            Self::Forget(_) => None,
+            Self::Share(_) | Self::Forget(_) => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 
-use spec::units::parse_duration;
+use spec::units::{parse_cpus, parse_duration};
 
 const HELP: &str = "\
 Clients on the unix socket must have your uid and may do what you may. With --listen, clients on
@@ -67,6 +67,12 @@ pub(super) struct Flags {
     /// The most sandboxes of this user at which one more is created
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) max_sandboxes: usize,
+    /// The most memory that the sandboxes and runs of this user may use together, by their limits
+    #[arg(long, value_name = "SIZE", value_parser = read_size)]
+    pub(super) max_memory: Option<u64>,
+    /// The most processors that they may use together; one without --cpus counts as all
+    #[arg(long, value_name = "N", value_parser = parse_cpus)]
+    pub(super) max_cpus: Option<u64>,
     /// The --idle-timeout of sandboxes whose flags or template have none
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = read_time)]
     pub(super) idle_timeout: Duration,

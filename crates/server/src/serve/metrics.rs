@@ -12,18 +12,32 @@ pub(super) enum Refused {
     Page,
     Busy,
     Sandboxes,
+    Memory,
+    Cpus,
     Runs,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Peer, "peer"),
         (Self::Token, "token"),
         (Self::Page, "page"),
         (Self::Busy, "calls"),
         (Self::Sandboxes, "sandboxes"),
+        (Self::Memory, "memory"),
+        (Self::Cpus, "cpus"),
         (Self::Runs, "runs"),
     ];
+
+    /// For the code of an error of `runner`.
+    fn of_code(code: &str) -> Option<Self> {
+        match code {
+            "too_many_sandboxes" => Some(Self::Sandboxes),
+            "too_much_memory" => Some(Self::Memory),
+            "too_many_cpus" => Some(Self::Cpus),
+            _ => None,
+        }
+    }
 }
 
 /// Method, path of the API and status of answers, and how many there were.
@@ -57,6 +71,12 @@ impl Metrics {
         let count = refused.entry(why).or_default();
         *count += 1;
         *count == 1
+    }
+
+    pub(super) fn refused_by_runner(&self, code: &str) {
+        if let Some(why) = Refused::of_code(code) {
+            self.refused(why);
+        }
     }
 
     pub(super) fn render(&self, gauges: Gauges) -> String {

@@ -52,12 +52,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::program::{FAILED, complain};
-use access::Token;
+use access::{Access, Token};
 use connections::Front;
+use error::ApiError;
 use flags::{Api, Flags, NoFlags};
 use listeners::Listeners;
 use mcp::Mcp;
 use runs::Runs;
+use sandboxes::random_name;
 use server::Server;
 use verbs::Verbs;
 use workspace::Workspace;
@@ -111,8 +113,9 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         None => templates::Templates::default(),
     };
     let verbs = Verbs::beside_this_one(flags)?;
-    // Creates and checks the runtime directory, too.
-    verbs.list().await.map_err(|error| error.in_one_line())?;
+    check_runner(&verbs)
+        .await
+        .map_err(|error| error.in_one_line())?;
     let listeners = Listeners::open(flags, passed, token.is_some())?;
     let workspace = Workspace::open()?;
     let runs = Runs::open(flags)?;
@@ -157,6 +160,19 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         mcp.end_all().await;
     }
     again
+}
+
+/// Creates and checks the runtime directory, too. Asks for a sandbox that does not exist: one that does may not
+/// answer.
+///
+/// # Errors
+/// What `runner` says.
+async fn check_runner(verbs: &Verbs) -> Result<(), ApiError> {
+    let name = Access::E2b.sandbox(&random_name()?)?;
+    match verbs.get(&name).await {
+        Err(error) if error.code() != "no_sandbox" => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// # Errors

@@ -16,7 +16,6 @@ use super::body::{json, read_json};
 use super::error::ApiError;
 use super::files::receive;
 use super::lifetimes::{TEMPLATE, check_label_names};
-use super::metrics::Refused;
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared, finish_in_place};
 use super::templates::flags_for;
@@ -186,9 +185,7 @@ pub(super) async fn make(
         printed
     });
     let printed = started.await.inspect_err(|error| {
-        if error.status == StatusCode::TOO_MANY_REQUESTS {
-            server.metrics.refused(Refused::Sandboxes);
-        }
+        server.metrics.refused_by_runner(error.code());
     })?;
     let printed = String::from_utf8_lossy(&printed.stdout);
     let printed = printed.trim_end();

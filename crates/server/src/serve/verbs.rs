@@ -17,6 +17,7 @@ use super::types::{Sandbox, SandboxList};
 use crate::program::Program;
 use spec::outcome::Outcome;
 use spec::sandboxes::{CommandResult, SandboxName};
+use spec::units::amount;
 
 /// Most bytes of a document of `runner`: thousands of commands.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
@@ -52,8 +53,18 @@ impl Verbs {
     pub(super) fn beside_this_one(flags: &Flags) -> Result<Self, String> {
         let program = Program::beside_this_one()
             .map_err(|error| format!("the program `runner` cannot be executed: {error}"))?;
-        let totals = vec![("RUNNER_OPT_MAX_SANDBOXES", flags.max_sandboxes.to_string())];
+        let mut totals = vec![("RUNNER_OPT_MAX_SANDBOXES", flags.max_sandboxes.to_string())];
+        let memory = flags.max_memory.map(|bytes| bytes.to_string());
+        totals.extend(memory.map(|memory| ("RUNNER_OPT_MAX_MEMORY", memory)));
+        // Thousandths, as `runner` reads them.
+        let cpus = flags.max_cpus.map(|millis| amount("cpu_millis", millis));
+        totals.extend(cpus.map(|cpus| ("RUNNER_OPT_MAX_CPUS", cpus)));
         Ok(Self { program, totals })
+    }
+
+    /// Whether the memory and the processors of all sandboxes and runs have a limit.
+    pub(super) const fn has_totals(&self) -> bool {
+        self.totals.len() > 1
     }
 
     pub(super) const fn program(&self) -> &Program {
@@ -310,7 +321,7 @@ fn status_of(code: &str) -> StatusCode {
         "sandbox_connections" => StatusCode::SERVICE_UNAVAILABLE,
         "sandbox_name" | "usage" | "env_invalid" => StatusCode::BAD_REQUEST,
         "host_failed" | "sandbox_unusable" => StatusCode::INTERNAL_SERVER_ERROR,
-        "too_many_sandboxes" => StatusCode::TOO_MANY_REQUESTS,
+        "too_many_sandboxes" | "too_much_memory" | "too_many_cpus" => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -82,7 +82,7 @@ impl From<ApiError> for Problem {
             _ => Self {
                 status,
                 message,
-                is_busy: code == "too_many_sandboxes",
+                is_busy: status == StatusCode::TOO_MANY_REQUESTS,
             },
         }
     }

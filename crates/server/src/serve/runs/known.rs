@@ -115,6 +115,19 @@ impl RunDirectory {
         Ok(self.first_event()?.is_some())
     }
 
+    /// Whether its limits are counted in the totals: a plan was made, and something follows.
+    pub(super) fn is_planned(&self) -> io::Result<bool> {
+        let text = match std::fs::read(self.events()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            read => read?,
+        };
+        let mut lines = text.split(|byte| *byte == b'\n');
+        Ok(lines.any(|line| {
+            let event: Value = serde_json::from_slice(line).unwrap_or_default();
+            event["event"] == "phase_started" && event["phase"] == "stage"
+        }))
+    }
+
     /// How the run ended; `None`: it has no report.
     ///
     /// # Errors

@@ -187,17 +187,26 @@ fn new_id() -> Result<String, ApiError> {
 /// Waits until the run has begun, and leaves it to itself.
 ///
 /// # Errors
-/// It ended before: its words are refused.
+/// It ended before: its words are refused, or there is no memory or processor for it.
 async fn begin(server: Shared, run: &RunDirectory, mut child: Child) -> Result<(), ApiError> {
     let until = Instant::now() + BEGIN_TIME;
+    // Its limits may be in the bundle: only after its plan it is known whether there is a place for it.
+    let has_totals = server.verbs.has_totals();
     loop {
         let ended = child.try_wait().map_err(host_failed)?;
-        if run.has_begun().map_err(host_failed)? {
+        let has_begun = run.has_begun().map_err(host_failed)?;
+        if has_begun && (!has_totals || run.is_planned().map_err(host_failed)?) {
             break;
         }
         if ended.is_some() {
+            // No body has run that could have written it.
             let said = std::fs::read(run.stderr()).map_err(host_failed)?;
-            return Err(refusal(&said));
+            let error = refusal(&said);
+            server.metrics.refused_by_runner(error.code());
+            if !has_begun || error.status == StatusCode::TOO_MANY_REQUESTS {
+                return Err(error);
+            }
+            break;
         }
         if Instant::now() > until {
             break;

@@ -503,12 +503,16 @@ fn a_log_in_json_names_each_phase_and_nothing_of_the_body() {
 
 #[test]
 fn a_log_is_written_only_where_one_is_asked_for() {
-    let run = ["run", "--", "true"];
-    assert_eq!(stderr(&output(&run)), "");
-    let with_levels = |levels: &str| {
-        let done = runner(&run).env("RUNNER_LOG", levels).output();
-        stderr(&done.expect("the program starts"))
+    // Other tests leave killed runs in the directory of all, which the next run removes and reports.
+    let own = tempfile::tempdir().expect("a directory");
+    let run = || {
+        let mut run = runner(&["run", "--", "true"]);
+        run.env("RUNNER_OPT_RUNTIME_DIRECTORY", own.path());
+        run
     };
+    let said = |run: &mut Command| stderr(&run.output().expect("the program starts"));
+    assert_eq!(said(&mut run()), "");
+    let with_levels = |levels: &str| said(run().env("RUNNER_LOG", levels));
     assert!(
         with_levels("debug").contains(":body: "),
         "{}",

@@ -1,7 +1,7 @@
 //! `runner run`: a command without a bundle.
 
 use support::Ground;
-use support::bodies::c_body;
+use support::bodies::{c_body, copy_program};
 
 #[test]
 fn a_command_runs_and_its_exit_code_passes_through() {
@@ -15,8 +15,9 @@ fn a_command_runs_and_its_exit_code_passes_through() {
 #[test]
 fn a_program_given_by_its_path_is_shown_as_a_single_file_and_runs() {
     let ground = Ground::new();
-    let body = c_body("ends-with-7", "int main(void) { return 7; }");
-    let body = body.to_str().expect("UTF-8");
+    let own = ground.path("ends-with-7");
+    copy_program(c_body("ends-with-7", "int main(void) { return 7; }"), &own);
+    let body = own.to_str().expect("UTF-8");
     ground.run(&[], &[body]).assert_exited(7);
     ground.run(&["--rw", body], &[body]).assert_exited(7);
     // Only its owner may read it: for root it must be visible as the body's own.

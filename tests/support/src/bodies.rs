@@ -1,7 +1,8 @@
 //! Bodies: small hostile C programs, each with one attack, linked statically once per test run.
 //!
 //! `RUNNER_TESTS_BODIES` names a directory in which the test programs of a run share them: to compile one
-//! takes as long as ten runs. Whoever cannot write there uses what is there.
+//! takes as long as ten runs. Whoever cannot write there uses what is there. A test that changes a body, or its mode,
+//! changes a copy.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::answers::{Problem, Unary, closing, unsupported};
 use super::multipart;
 use super::records::Record;
 use super::start::{check_user, check_username};
-use super::{Calls, Service};
+use super::{Calls, Service, refuse};
 use crate::serve::body;
 use crate::serve::error::ApiError;
 use crate::serve::file_programs::{find, malformed, run};
@@ -96,23 +96,30 @@ pub(super) async fn read(
 pub(super) async fn write(
     State(calls): State<Calls>,
     Extension(record): Extension<Arc<Record>>,
-    request: Request,
+    mut request: Request,
 ) -> Response {
-    // A file that is refused may not have been read.
-    let written = upload(&calls, &record, request).await;
-    written.unwrap_or_else(|error| closing(Problem::from(error).into_response()))
+    match upload(&calls, &record, &mut request).await {
+        Ok(written) => written,
+        // Of a file that is refused there may be something left.
+        Err(error) => closing(refuse(request, error.into()).await),
+    }
 }
 
-async fn upload(calls: &Calls, record: &Record, request: Request) -> Result<Response, ApiError> {
+/// Takes the body of the request when it begins to read it.
+async fn upload(
+    calls: &Calls,
+    record: &Record,
+    request: &mut Request,
+) -> Result<Response, ApiError> {
     check_user(request.headers())?;
     check_encoding(request.headers())?;
-    let path = read_query(&request)?.text("path")?;
+    let path = read_query(request)?.text("path")?;
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let content_type = content_type
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     if let Some(boundary) = form::boundary(content_type)? {
-        let body = request.into_body();
+        let body = std::mem::take(request.body_mut());
         let written = multipart::receive(calls, record, body, &boundary, path).await?;
         return Ok(body::json(StatusCode::OK, &written));
     }
@@ -127,7 +134,7 @@ async fn upload(calls: &Calls, record: &Record, request: Request) -> Result<Resp
         .await?;
     let upload = Upload::new(&calls.server, &path).await?;
     receive(
-        request.into_body(),
+        std::mem::take(request.body_mut()),
         &upload.file,
         MODE,
         calls.server.max_file,

@@ -16,7 +16,8 @@ fn captured(ground: &Ground, manifest: &str, body: &str) -> (i32, Value, String)
     let report: Value =
         serde_json::from_slice(&done.stdout).expect("standard output is the report");
     assert_eq!(done.text().matches('\n').count(), 1, "one line: {done:#?}");
-    (done.code, report, done.stderr)
+    let errors = done.own_errors().concat();
+    (done.code, report, errors)
 }
 
 #[test]

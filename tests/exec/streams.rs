@@ -16,7 +16,7 @@ fn captured(ground: &Ground, manifest: &str, body: &str) -> (i32, Value, String)
     let report: Value =
         serde_json::from_slice(&done.stdout).expect("standard output is the report");
     assert_eq!(done.text().matches('\n').count(), 1, "one line: {done:#?}");
-    let errors = done.own_errors().concat();
+    let errors = done.own_errors().join("\n");
     (done.code, report, errors)
 }
 

@@ -423,7 +423,7 @@ impl Learning<'_> {
         }
     }
 
-    /// Others are in the policy only if they are none.
+    /// Paths that no flag names are in the policy only if they are no risk.
     fn danger_of_named(&self, path: &[u8]) -> Option<Danger> {
         if !self.shown.named.iter().any(|named| named == path) {
             None

@@ -465,6 +465,15 @@ impl Done {
             .collect()
     }
 
+    /// The warnings of the report, but for that one.
+    pub fn own_warnings(&self) -> Vec<Value> {
+        let warnings = self.report["warnings"].as_array().expect("a list");
+        let own = warnings
+            .iter()
+            .filter(|warning| warning["code"] != "leftover_removed");
+        own.cloned().collect()
+    }
+
     /// Asserts that the body exited with `code`; otherwise prints what happened.
     #[track_caller]
     pub fn assert_exited(&self, code: i32) -> &Self {

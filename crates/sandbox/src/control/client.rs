@@ -361,7 +361,7 @@ fn done(heard: Option<(Message, Received)>) -> Result<Received, ControlError> {
     }
 }
 
-/// For an earlier version a later request is none.
+/// A supervisor of an earlier version takes a request that it does not know for a malformed one.
 fn of_earlier_version(error: ControlError) -> ControlError {
     match error {
         ControlError::Refused(Refusal::Malformed) => ControlError::Refused(Refusal::Version),

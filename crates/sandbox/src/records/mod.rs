@@ -3,8 +3,8 @@
 //! The runtime directory contains:
 //!
 //! - `runs/<run id>`: the record of one run in JSON lines: objects, each appended *before* it is
-//!   created, and what the run may use of memory and processors. The supervisor locks it with flock(2), and init inherits the open file description. So
-//!   the lock lasts until both are dead, and with init the whole body. A finished record is emptied
+//!   created, and what the run may use of memory and processors. The supervisor locks it with flock(2),
+//!   and init inherits the open file description. So the lock lasts until both are dead, and with init the whole body. A finished record is emptied
 //!   and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming
 //!   30 µs.
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.

@@ -165,7 +165,7 @@ impl RunRecord {
     }
 }
 
-/// The last share of a record. What cannot be read is none: its run is still starting.
+/// The last share of a record; `None`: the run is still starting and has written none, or a part of one.
 pub(super) fn share(text: &[u8]) -> Option<Share> {
     let lines = text.split(|byte| *byte == b'\n');
     let shares = lines.filter(|line| line.starts_with(b"{\"share\""));

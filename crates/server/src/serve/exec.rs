@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::body::STALL;
 use super::error::ApiError;
-use super::id_pipe::{IdPipe, pipe_from_child};
+use super::id_pipe::{IdPipe, no_pipe, pipe_from_child};
 use super::server::place;
 use super::terminal::{DEFAULT_TERM, Input, Reads};
 use super::verbs::{Verbs, has_timed_out, not_executed, read_start, refusal, signal, words};
@@ -140,10 +140,6 @@ fn pipe_of(bytes: Vec<u8>) -> std::io::Result<OwnedFd> {
         let _written = writer.write_all(&bytes).await;
     });
     Ok(reader)
-}
-
-pub(super) fn no_pipe(error: &std::io::Error) -> ApiError {
-    ApiError::failed(format!("cannot make a pipe: {error}"))
 }
 
 /// Starts what is wanted, and returns the server's end of what it reads. A receiver that is dropped ends

@@ -8,10 +8,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
 use super::error::ApiError;
-use super::exec::no_pipe;
 
 /// A number of 64 bits, and its end of line.
 const LINE_BYTES_MAX: usize = 21;
+
+pub(super) fn no_pipe(error: &std::io::Error) -> ApiError {
+    ApiError::failed(format!("cannot make a pipe: {error}"))
+}
 
 /// A pipe, and the end that a child inherits.
 ///

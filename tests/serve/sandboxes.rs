@@ -3,7 +3,7 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::api::{Api, Server};
+use crate::api::{Api, Server, create_at_once};
 use support::invariants::eventually;
 
 #[test]
@@ -157,30 +157,7 @@ fn one_sandbox_more_than_allowed_is_refused_until_one_is_deleted() {
     let api = Api::with(&["--max-sandboxes", "2"]);
     // Also those that the command line created count.
     api.host.create("mine", &[]);
-    let at_once: Vec<_> = (0..4)
-        .map(|number| {
-            let body = json!({ "name": format!("n{number}") }).to_string();
-            let mut curl = api.curl(&[
-                "-o",
-                "/dev/null",
-                "-w",
-                "%{http_code} %header{retry-after}",
-                "-d",
-                &body,
-                "http://runner/v1/sandboxes",
-            ]);
-            curl.stdout(std::process::Stdio::piped())
-                .spawn()
-                .expect("started")
-        })
-        .collect();
-    let mut said: Vec<String> = at_once
-        .into_iter()
-        .map(|curl| {
-            String::from_utf8(curl.wait_with_output().expect("waited").stdout).expect("text")
-        })
-        .collect();
-    said.sort();
+    let said = create_at_once(&[&api.server], 4, "%{http_code} %header{retry-after}");
     assert_eq!(said, ["201 ", "429 10", "429 10", "429 10"]);
     assert_eq!(api.host.list().len(), 2);
     api.call("DELETE", "/v1/sandboxes/mine").expect(204);
@@ -220,26 +197,7 @@ fn a_supervisor_that_does_not_answer_holds_up_no_other_sandbox() {
 fn two_servers_do_not_give_the_last_place_away_twice() {
     let api = Api::with(&["--max-sandboxes", "1"]);
     let other = Server::start_at(&api.host, "other", &["--max-sandboxes", "1"]);
-    let sockets = [&api.server.socket, &other.socket];
-    let at_once: Vec<_> = (0..4)
-        .map(|number| {
-            let body = json!({ "name": format!("n{number}") }).to_string();
-            let mut curl = std::process::Command::new("curl");
-            curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", &body]);
-            curl.arg("--unix-socket").arg(sockets[number % 2]);
-            curl.arg("http://runner/v1/sandboxes");
-            curl.stdout(std::process::Stdio::piped())
-                .spawn()
-                .expect("started")
-        })
-        .collect();
-    let mut said: Vec<String> = at_once
-        .into_iter()
-        .map(|curl| {
-            String::from_utf8(curl.wait_with_output().expect("waited").stdout).expect("text")
-        })
-        .collect();
-    said.sort();
+    let said = create_at_once(&[&api.server, &other], 4, "%{http_code}");
     assert_eq!(said, ["201", "429", "429", "429"]);
     assert_eq!(api.host.list().len(), 1);
 }

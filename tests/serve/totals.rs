@@ -1,11 +1,9 @@
 //! `--max-memory` and `--max-cpus`: what all sandboxes and runs of a user may use together.
 
-use std::process::Stdio;
-
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::api::{Api, Reply, Server};
+use crate::api::{Api, Reply, Server, create_at_once};
 use crate::host::Host;
 use crate::runs::Ends;
 use support::invariants::eventually;
@@ -66,24 +64,7 @@ fn sandboxes_that_are_created_at_once_do_not_exceed_the_total() {
     let flags = ["--max-memory", "512m"];
     let api = Api::with(&flags);
     let other = Server::start_at(&api.host, "other", &flags);
-    let sockets = [&api.server.socket, &other.socket];
-    let at_once: Vec<_> = (0..6)
-        .map(|number| {
-            let body = json!({ "name": format!("n{number}") }).to_string();
-            let mut curl = std::process::Command::new("curl");
-            curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", &body]);
-            curl.arg("--unix-socket").arg(sockets[number % 2]);
-            curl.arg("http://runner/v1/sandboxes");
-            curl.stdout(Stdio::piped()).spawn().expect("started")
-        })
-        .collect();
-    let mut said: Vec<String> = at_once
-        .into_iter()
-        .map(|curl| {
-            String::from_utf8(curl.wait_with_output().expect("waited").stdout).expect("text")
-        })
-        .collect();
-    said.sort();
+    let said = create_at_once(&[&api.server, &other], 6, "%{http_code}");
     assert_eq!(said, ["201", "201", "429", "429", "429", "429"]);
 }
 

@@ -16,6 +16,7 @@ use super::server::place;
 use super::types::{Sandbox, SandboxList};
 use crate::program::Program;
 use spec::outcome::Outcome;
+use spec::request::Totals;
 use spec::sandboxes::{CommandResult, SandboxName};
 use spec::units::amount;
 
@@ -45,26 +46,46 @@ const OF_SYSTEMD: [&str; 7] = [
 #[derive(Debug, Clone)]
 pub(super) struct Verbs {
     program: Program,
-    /// Variables by which `runner` counts, so that no two servers give the last place away.
-    totals: Vec<(&'static str, String)>,
+    /// By these `runner` counts, so that no two servers give the last place away.
+    totals: Totals,
+}
+
+/// As `runner` reads them.
+fn variables_of(totals: &Totals) -> impl Iterator<Item = (&'static str, String)> {
+    let cpus = totals.cpu_millis;
+    [
+        (
+            "RUNNER_OPT_MAX_SANDBOXES",
+            totals.sandboxes.map(|count| count.to_string()),
+        ),
+        (
+            "RUNNER_OPT_MAX_MEMORY",
+            totals.memory_bytes.map(|bytes| bytes.to_string()),
+        ),
+        (
+            "RUNNER_OPT_MAX_CPUS",
+            cpus.map(|millis| amount("cpu_millis", millis)),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
 }
 
 impl Verbs {
     pub(super) fn beside_this_one(flags: &Flags) -> Result<Self, String> {
         let program = Program::beside_this_one()
             .map_err(|error| format!("the program `runner` cannot be executed: {error}"))?;
-        let mut totals = vec![("RUNNER_OPT_MAX_SANDBOXES", flags.max_sandboxes.to_string())];
-        let memory = flags.max_memory.map(|bytes| bytes.to_string());
-        totals.extend(memory.map(|memory| ("RUNNER_OPT_MAX_MEMORY", memory)));
-        // Thousandths, as `runner` reads them.
-        let cpus = flags.max_cpus.map(|millis| amount("cpu_millis", millis));
-        totals.extend(cpus.map(|cpus| ("RUNNER_OPT_MAX_CPUS", cpus)));
+        let totals = Totals {
+            sandboxes: Some(flags.max_sandboxes),
+            memory_bytes: flags.max_memory,
+            cpu_millis: flags.max_cpus,
+        };
         Ok(Self { program, totals })
     }
 
     /// Whether the memory and the processors of all sandboxes and runs have a limit.
     pub(super) const fn has_totals(&self) -> bool {
-        self.totals.len() > 1
+        self.totals.memory_bytes.is_some() || self.totals.cpu_millis.is_some()
     }
 
     pub(super) const fn program(&self) -> &Program {
@@ -86,7 +107,7 @@ impl Verbs {
     pub(super) fn runner(&self) -> Command {
         let mut command = Command::new(self.program.path());
         command
-            .envs(self.totals.iter().map(|(name, value)| (name, value)))
+            .envs(variables_of(&self.totals))
             .stdin(Stdio::null())
             // Ctrl-C in the terminal of the server is for the server.
             .process_group(0);

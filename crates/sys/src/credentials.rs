@@ -5,6 +5,7 @@
 //! capabilities over files (capabilities(7)).
 
 use rustix::io::Errno;
+use rustix::process::{Signal, parent_process_death_signal, set_parent_process_death_signal};
 
 /// `nobody`, also the kernel's number for an unmapped id (user_namespaces(7)).
 pub const OVERFLOW_UID: u32 = 65_534;
@@ -25,13 +26,20 @@ pub struct HostIds {
 /// Guard: while it lives, this thread accesses files with other ids. Not `Send`.
 #[derive(Debug)]
 pub struct AssumedFileIds {
-    before: Option<HostIds>,
+    before: Option<Before>,
     not_send: std::marker::PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+struct Before {
+    ids: HostIds,
+    /// What the caller of this program requested for it. Each change of ids clears it (prctl(2)).
+    death_signal: Option<Signal>,
 }
 
 impl AssumedFileIds {
     /// Accesses files as `ids` until the guard is dropped; `None` changes nothing. Fails with EPERM
-    /// if the kernel refused the ids (setfsuid(2) itself returns no error).
+    /// if the kernel refused the ids (setfsuid(2) itself returns no error), and with the errno of prctl(2).
     pub fn assume(ids: Option<HostIds>) -> Result<Self, Errno> {
         let Some(ids) = ids else {
             return Ok(Self {
@@ -39,12 +47,17 @@ impl AssumedFileIds {
                 not_send: std::marker::PhantomData,
             });
         };
+        let death_signal = parent_process_death_signal()?;
         let gid = set_fs_gid(ids.gid);
         let uid = set_fs_uid(ids.uid);
         let guard = Self {
-            before: Some(HostIds { uid, gid }),
+            before: Some(Before {
+                ids: HostIds { uid, gid },
+                death_signal,
+            }),
             not_send: std::marker::PhantomData,
         };
+        keep_death_signal(death_signal);
         // An invalid id changes nothing and returns the present one.
         if set_fs_uid(u32::MAX) != ids.uid || set_fs_gid(u32::MAX) != ids.gid {
             return Err(Errno::PERM);
@@ -55,10 +68,20 @@ impl AssumedFileIds {
 
 impl Drop for AssumedFileIds {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            set_fs_uid(before.uid);
-            set_fs_gid(before.gid);
+        if let Some(before) = &self.before {
+            set_fs_uid(before.ids.uid);
+            set_fs_gid(before.ids.gid);
+            keep_death_signal(before.death_signal);
         }
+    }
+}
+
+/// Requests it again. A parent that ended just before is not noticed.
+fn keep_death_signal(signal: Option<Signal>) {
+    if signal.is_some() {
+        // It was requested before, so it is a signal, and nothing else can be wrong with it.
+        let requested = set_parent_process_death_signal(signal);
+        debug_assert_eq!(requested, Ok(()));
     }
 }
 

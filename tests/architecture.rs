@@ -36,7 +36,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("bundler", &["spec", "sys", "archive", "reader", "sources"]),
     ("sandbox", &["spec", "filter", "sys", "egress"]),
-    ("server", &["spec", "sys"]),
+    ("companion", &["spec"]),
+    ("server", &["spec", "sys", "companion"]),
+    ("worker", &["spec", "sys", "companion"]),
 ];
 
 /// Each module of the program and the modules that it may refer to.
@@ -210,12 +212,23 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         "requests of the same user or of clients with its token, templates of the operator, and what `runner` \
          prints or writes for the server, which has its user's rights alone",
         &[
+            "crates/companion/src/events.rs",
             "crates/server/src/serve/body.rs",
             "crates/server/src/serve/runs/events.rs",
             "crates/server/src/serve/runs/known.rs",
             "crates/server/src/serve/templates.rs",
             "crates/server/src/serve/verbs.rs",
             "crates/server/src/serve/watching.rs",
+        ],
+    ),
+    (
+        "messages of those who may write to the stream, and what `runner` writes, for the worker, which has its user's \
+         rights alone",
+        &[
+            "crates/worker/src/engine.rs",
+            "crates/worker/src/execute.rs",
+            "crates/worker/src/messages.rs",
+            "crates/worker/src/submit.rs",
         ],
     ),
     (

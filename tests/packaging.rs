@@ -83,16 +83,23 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     }
 }
 
-/// `runner serve` is there only where it was installed: any program replaces it.
+/// The programs are there only where they were installed: any program replaces them.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_units_of_the_api() {
+fn systemd_finds_nothing_wrong_with_the_units_of_the_api_and_of_workers() {
     let directory = tempfile::tempdir().expect("a directory");
+    let worker = text("packaging/systemd/runner-worker.service");
+    let start = format!("ExecStart={PROGRAM} worker $WORKER_FLAGS\n");
+    assert!(worker.contains(&start), "the service starts {PROGRAM}");
     let service = text("packaging/systemd/runner-api.service");
     let start = format!("ExecStart={PROGRAM} serve\n");
     assert!(service.contains(&start), "the service starts {PROGRAM}");
     let service = service.replace(PROGRAM, "/bin/true");
     for (name, text) in [
         ("runner-api.service", service),
+        (
+            "runner-worker.service",
+            worker.replace(PROGRAM, "/bin/true"),
+        ),
         (
             "runner-api.socket",
             text("packaging/systemd/runner-api.socket"),
@@ -106,6 +113,7 @@ fn systemd_finds_nothing_wrong_with_the_units_of_the_api() {
         "--man=no",
         "./runner-api.service",
         "./runner-api.socket",
+        "./runner-worker.service",
     ];
     let Some(output) = analyze(&words, directory.path()) else {
         return;
@@ -155,6 +163,7 @@ fn the_service_has_no_hardening_that_a_sandbox_cannot_be_made_under() {
         "runner@.service",
         "ordinary-user.conf",
         "runner-api.service",
+        "runner-worker.service",
     ] {
         let text = text(&format!("packaging/systemd/{unit}"));
         let set: BTreeSet<&str> = text
@@ -334,7 +343,7 @@ fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Both programs and what belongs to them below a directory, as a package has them.
+/// The programs and what belongs to them below a directory, as a package has them.
 fn installed(prefix: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let pages_directory = directory.path().join("pages");
@@ -361,6 +370,7 @@ fn what_is_installed_is_where_shells_and_man_look() {
     for (file, mode) in [
         ("bin/runner", 0o755),
         ("bin/runner-server", 0o755),
+        ("bin/runner-worker", 0o755),
         ("share/bash-completion/completions/runner", 0o644),
         ("share/zsh/site-functions/_runner", 0o644),
         ("share/fish/vendor_completions.d/runner.fish", 0o644),
@@ -368,8 +378,10 @@ fn what_is_installed_is_where_shells_and_man_look() {
         ("share/man/man1/runner-exec.1", 0o644),
         ("lib/systemd/system/runner-api.socket", 0o644),
         ("lib/systemd/system/runner-api.service", 0o644),
+        ("lib/systemd/system/runner-worker.service", 0o644),
         ("lib/systemd/system/runner.slice", 0o644),
         ("share/doc/runner/serve.md", 0o644),
+        ("share/doc/runner/workers.md", 0o644),
     ] {
         let found = fs::metadata(below.join(file)).expect(file);
         assert_eq!(found.permissions().mode() & 0o7777, mode, "{file}");
@@ -392,7 +404,7 @@ fn what_is_installed_is_where_shells_and_man_look() {
 fn the_installed_program_finds_its_server_and_its_units_find_it() {
     let directory = installed("/usr/local");
     let below = directory.path().join("root/usr/local");
-    for verb in ["serve", "mcp"] {
+    for verb in ["serve", "mcp", "worker", "submit", "result"] {
         let output = Command::new(below.join("bin/runner"))
             .args([verb, "--help"])
             .output()

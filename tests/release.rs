@@ -15,9 +15,9 @@ fn check(program: &Path) -> Output {
 }
 
 #[test]
-fn both_programs_are_static_position_independent_and_read_only_after_their_start() {
+fn all_programs_are_static_position_independent_and_read_only_after_their_start() {
     let program = Path::new(env!("CARGO_BIN_EXE_runner"));
-    for name in ["runner", "runner-server"] {
+    for name in ["runner", "runner-server", "runner-worker"] {
         let done = check(&program.with_file_name(name));
         assert!(done.status.success(), "{name}: {done:?}");
     }

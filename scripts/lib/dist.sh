@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Builds a program to install, `runner` or the named one, in the working directory, and prints its path. Each is
-# built by itself: together, cargo would give `runner` the features that its dependencies have for `runner-server`.
+# built by itself: together, cargo would give `runner` the features that its dependencies have for the others.
 dist_program() {
     local package=${1:-runner}
     cargo build --quiet --locked --profile dist -p "$package"

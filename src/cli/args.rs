@@ -21,6 +21,7 @@ use clap::{
 use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
+use crate::cli::companions::CompanionWords;
 use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::context::VARIABLES_WITHOUT_FLAG;
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP};
@@ -32,7 +33,6 @@ use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
 use crate::cli::sandboxes::Sandbox;
 use crate::cli::schema::Schema;
-use crate::cli::server::ServerWords;
 use crate::cli::source::Source;
 use crate::cli::why::{WHY_HELP, Why};
 use spec::did_you_mean::nearest;
@@ -129,9 +129,15 @@ pub enum Verb {
     #[command(args_override_self = true)]
     Source(Box<Source>),
     /// Offer a sandbox to an agent as tools of the Model Context Protocol
-    Mcp(ServerWords),
+    Mcp(CompanionWords),
     /// Offer sandboxes that stay over HTTP, on a unix socket
-    Serve(ServerWords),
+    Serve(CompanionWords),
+    /// Take runs from a stream of NATS JetStream, and keep their results
+    Worker(CompanionWords),
+    /// Hand a run in for workers
+    Submit(CompanionWords),
+    /// Print the report of a run that was handed in
+    Result(CompanionWords),
 }
 
 #[derive(Debug, clap::Args)]

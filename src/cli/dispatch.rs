@@ -7,6 +7,7 @@ use crate::cli::args::{self, CommonFlags, MessageFlags, ReportFlags, Verb};
 use crate::cli::bundle::bundle;
 use crate::cli::cache::{Cache, cache};
 use crate::cli::check::check;
+use crate::cli::companions::Companion;
 use crate::cli::completions::{self, Completions};
 use crate::cli::config;
 use crate::cli::context::ProcessContext;
@@ -28,7 +29,6 @@ use crate::cli::report_target::{REPORT, ReportTarget, TargetError};
 use crate::cli::request::build_request;
 use crate::cli::sandboxes::{self, Create, Detachment, Sandbox, SandboxVerb, StayFlags};
 use crate::cli::schema::{self, Schema};
-use crate::cli::server;
 use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
@@ -73,7 +73,8 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
     // This child makes its namespaces while the command line is read. Dropping it kills it.
     let prefork = words.get(1).is_some_and(is_run).then(prefork).flatten();
     let context = &ProcessContext::read();
-    let verb = match read(&expand_help(words), context) {
+    let expanded = expand_help(words);
+    let verb = match read(&expanded, context) {
         Ok(verb) => verb,
         Err(code) => return code,
     };
@@ -142,8 +143,12 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
             history::report(&args, caller, printer)
         }),
         Verb::Gc(common) => with_policy(&common, context, gc),
-        Verb::Mcp(server) => server::execute("mcp", &server.words, &plain_printer(context)),
-        Verb::Serve(server) => server::execute("serve", &server.words, &plain_printer(context)),
+        Verb::Mcp(_) | Verb::Serve(_) => {
+            Companion::Server.execute(&expanded[1..], &plain_printer(context))
+        }
+        Verb::Worker(_) | Verb::Submit(_) | Verb::Result(_) => {
+            Companion::Worker.execute(&expanded[1..], &plain_printer(context))
+        }
         Verb::Completions(Completions { shell }) => {
             plain_printer(context).document(&completions::script(shell), 0)
         }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod mcp;
-mod program;
 mod serve;
 
 use std::ffi::OsString;
@@ -29,8 +28,8 @@ fn main() -> ExitCode {
         Some((verb, words)) if verb == "serve" => serve::run(words),
         _ => {
             let message = "refused: `runner-server` is no program for a command line (usage)";
-            program::complain(message, Some("`runner mcp` and `runner serve` execute it"));
-            ExitCode::from(program::FAILED)
+            companion::complain(message, Some("`runner mcp` and `runner serve` execute it"));
+            ExitCode::from(companion::FAILED)
         }
     }
 }

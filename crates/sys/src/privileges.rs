@@ -1,5 +1,8 @@
 //! Privileges of this thread: capabilities and ids.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
@@ -39,6 +42,13 @@ pub fn drop_all() -> Result<(), Errno> {
 /// clears it.
 pub fn die_with_parent() -> Result<(), Errno> {
     set_parent_process_death_signal(Some(Signal::KILL))
+}
+
+/// Requests SIGTERM for the child that `command` starts when the thread that starts it ends (prctl(2)).
+pub fn end_with_parent(command: &mut Command) {
+    let request = || Ok(set_parent_process_death_signal(Some(Signal::TERM))?);
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(request) };
 }
 
 /// Sets real, effective and saved ids and empties the supplementary groups, of this thread only.

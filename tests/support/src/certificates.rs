@@ -42,10 +42,10 @@ fn vouch(directory: &Path, file: &str, names: &[String]) {
             Err(_) => format!("DNS:{name}"),
         })
         .collect();
-    // Strict verifiers require this.
+    // Strict verifiers require this, of clients, too.
     let text = format!(
         "subjectAltName={}\nbasicConstraints=critical,CA:FALSE\n\
-         keyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n\
+         keyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\n\
          subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n",
         names.join(",")
     );

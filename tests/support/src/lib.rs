@@ -14,6 +14,7 @@ pub mod bundles;
 pub mod bundling;
 pub mod certificates;
 pub mod confined;
+pub mod documents;
 pub mod git;
 pub mod golden;
 pub mod images;

@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::text::{Part, Stream};
-use crate::program::Program;
+use companion::Program;
 
 /// Most bytes of the words of one execution: execve(2) takes 128 KiB in one word, and more in all.
 pub(super) const WORDS_BYTES_MAX: usize = 120 << 10;

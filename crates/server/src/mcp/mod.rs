@@ -25,7 +25,7 @@ use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::runtime::Builder;
 
-use crate::program::{FAILED, Program, complain};
+use companion::{FAILED, Program, complain};
 use flags::NoFlags;
 use sandbox::code_of_signal;
 use signals::Signals;

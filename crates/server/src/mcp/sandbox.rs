@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::call;
 use super::flags::Flags;
 use super::signals::Signals;
-use crate::program::{FAILED, Program, complain};
+use companion::{FAILED, Program, complain};
 
 /// Ends the sandbox if nothing else does: this process was killed.
 const IDLE_TIMEOUT: &str = "1h";

@@ -12,7 +12,7 @@ use tokio::net::unix::UCred;
 
 use super::error::ApiError;
 use super::hmac::hmac_sha256;
-use super::own_file;
+use companion::own_file;
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
 

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::program::complain;
+use companion::complain;
 
 use super::access::{Access, Token, check_host, check_origin, check_peer, check_token};
 use super::body::STALL;

@@ -50,7 +50,7 @@ pub(super) async fn send_file(
     name: &SandboxName,
     path: Vec<u8>,
 ) -> Result<Response, ApiError> {
-    let directory = server.workspace.make()?;
+    let directory = server.workspace.make().map_err(host_failed)?;
     let copy = directory.path().join("content");
     let mut source = name.as_str().as_bytes().to_vec();
     source.push(b':');
@@ -66,7 +66,7 @@ pub(super) async fn snapshot(
     State(server): State<Shared>,
     at: InSandbox,
 ) -> Result<Response, ApiError> {
-    let directory = server.workspace.make()?;
+    let directory = server.workspace.make().map_err(host_failed)?;
     let tar = directory.path().join("snapshot.tar");
     let mut command = words(["snapshot", "--", at.name.as_str()]);
     command.push(tar.clone().into_os_string());
@@ -237,7 +237,7 @@ impl Upload {
                 "the path does not end with the name of a file",
             ));
         }
-        let directory = server.workspace.make()?;
+        let directory = server.workspace.make().map_err(host_failed)?;
         let tree = directory.path().join("tree");
         tokio::fs::create_dir(&tree).await.map_err(host_failed)?;
         Ok(Self {

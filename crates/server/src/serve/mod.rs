@@ -22,7 +22,6 @@ mod listeners;
 mod mcp;
 mod metrics;
 mod openapi;
-mod own_file;
 mod parameters;
 mod ports;
 mod query;
@@ -36,23 +35,21 @@ mod terminals;
 mod types;
 mod verbs;
 mod watching;
-mod workspace;
 mod write_timeout;
 
-use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::net::UnixDatagram;
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::program::{FAILED, complain};
 use access::{Access, Token};
+use companion::service::{notify, wait_for_stop, watch_dog};
+use companion::workspace::Workspace;
+use companion::{FAILED, complain};
 use connections::Front;
 use error::ApiError;
 use flags::{Api, Flags, NoFlags};
@@ -62,7 +59,6 @@ use runs::Runs;
 use sandboxes::random_name;
 use server::Server;
 use verbs::Verbs;
-use workspace::Workspace;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
@@ -117,7 +113,7 @@ async fn serve(flags: &Flags) -> Result<(), String> {
         .await
         .map_err(|error| error.in_one_line())?;
     let listeners = Listeners::open(flags, passed, token.is_some())?;
-    let workspace = Workspace::open()?;
+    let workspace = open_workspace()?;
     let runs = Runs::open(flags)?;
     let server = Arc::new(Server::new(flags, verbs, templates, workspace, runs));
     let token = token.map(Arc::new);
@@ -162,6 +158,15 @@ async fn serve(flags: &Flags) -> Result<(), String> {
     again
 }
 
+/// # Errors
+/// A message: the directory cannot be made, or is not private.
+fn open_workspace() -> Result<Workspace, String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let common = std::env::temp_dir().join(format!(".runner-serve-{uid}"));
+    Workspace::open_in(&common)
+        .map_err(|message| format!("{message}; TMPDIR names another place for it"))
+}
+
 /// Creates and checks the runtime directory, too. Asks for a sandbox that does not exist: one that does may not
 /// answer.
 ///
@@ -189,52 +194,4 @@ async fn start_mcp(
     left.map_err(|error| error.in_one_line())?;
     tokio::spawn(Arc::clone(&mcp).watch());
     Ok(mcp)
-}
-
-async fn wait_for_stop() -> Result<(), String> {
-    let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
-    let (mut term, mut int) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
-    tokio::select! {
-        _some = term.recv() => (),
-        _some = int.recv() => (),
-    }
-    Ok(())
-}
-
-/// Tells systemd, if it started this program; the service manager finds out itself if it is not told.
-fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        complain(&format!("warning: systemd was not notified: {error}"), None);
-    }
-}
-
-/// Tells systemd at half of its WatchdogSec= that this program still answers.
-fn watch_dog() {
-    let period = sd_notify::watchdog_enabled().map(|period| period / 2);
-    let (Some(period), Some(socket)) = (period, std::env::var_os("NOTIFY_SOCKET")) else {
-        return;
-    };
-    tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(period.max(Duration::from_millis(1)));
-        loop {
-            ticks.tick().await;
-            if let Err(error) = ping(&socket) {
-                complain(&format!("warning: systemd was not notified: {error}"), None);
-            }
-        }
-    });
-}
-
-/// As `sd_notify::notify`, which blocks, and so the server, while the manager has not read what it was told before.
-fn ping(socket: &OsStr) -> std::io::Result<()> {
-    let sender = UnixDatagram::unbound()?;
-    sender.set_nonblocking(true)?;
-    sender.connect(socket)?;
-    match sender.send(NotifyState::Watchdog.to_string().as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-        other => other.map(|_length| ()),
-    }
 }

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::access::Access;
 use super::body::{json, read_json};
 use super::error::ApiError;
-use super::files::receive;
+use super::files::{host_failed, receive};
 use super::lifetimes::{TEMPLATE, check_label_names};
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared, finish_in_place};
@@ -91,7 +91,7 @@ pub(super) async fn restore(
     };
     // Refused before it is sent.
     server.flags_for(access, &wanted)?;
-    let directory = server.workspace.make()?;
+    let directory = server.workspace.make().map_err(host_failed)?;
     let file = directory.path().join("snapshot.tar");
     receive(request.into_body(), &file, 0o600, server.max_file).await?;
     start(&server, access, &wanted, "restore", Some(file)).await
@@ -160,7 +160,7 @@ pub(super) async fn make(
     );
     let idle = setup.idle.map(|idle| idle.as_millis());
     command.extend(idle.map(|idle| format!("--idle-timeout={idle}ms").into()));
-    let directory = server.workspace.make()?;
+    let directory = server.workspace.make().map_err(host_failed)?;
     let labels = wanted.labels.iter().chain(&setup.labels);
     let of_template = wanted.template.as_ref().map(|name| (TEMPLATE, name));
     let labels = labels.map(|(name, value)| (name.as_str(), value));

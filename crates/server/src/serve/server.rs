@@ -17,7 +17,7 @@ use super::runs::Runs;
 use super::templates::Templates;
 use super::terminals::Terminals;
 use super::verbs::Verbs;
-use super::workspace::Workspace;
+use companion::workspace::Workspace;
 use spec::sandboxes::SandboxName;
 
 /// A place among the calls, until all that has to do with the call has ended.

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 use super::access::Access;
 use super::error::ApiError;
-use super::own_file;
+use companion::own_file;
 use spec::path::escape;
 
 /// Flags of `runner sandbox create`, or of `runner exec`, by template name.

@@ -14,11 +14,10 @@ use super::error::ApiError;
 use super::flags::Flags;
 use super::server::place;
 use super::types::{Sandbox, SandboxList};
-use crate::program::Program;
+use companion::Program;
 use spec::outcome::Outcome;
 use spec::request::Totals;
 use spec::sandboxes::{CommandResult, SandboxName};
-use spec::units::amount;
 
 /// Most bytes of a document of `runner`: thousands of commands.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
@@ -31,44 +30,12 @@ const VERB_TIME: Duration = Duration::from_secs(600);
 /// When a client may ask again for a place that there is not.
 const RETRY_AFTER_S: u32 = 10;
 
-/// Variables of systemd for this process alone.
-const OF_SYSTEMD: [&str; 7] = [
-    "LISTEN_FDS",
-    "LISTEN_FDNAMES",
-    "LISTEN_PID",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_PID",
-    "WATCHDOG_USEC",
-    "INVOCATION_ID",
-];
-
 /// `runner`, which does everything.
 #[derive(Debug, Clone)]
 pub(super) struct Verbs {
     program: Program,
     /// By these `runner` counts, so that no two servers give the last place away.
     totals: Totals,
-}
-
-/// As `runner` reads them.
-fn variables_of(totals: &Totals) -> impl Iterator<Item = (&'static str, String)> {
-    let cpus = totals.cpu_millis;
-    [
-        (
-            "RUNNER_OPT_MAX_SANDBOXES",
-            totals.sandboxes.map(|count| count.to_string()),
-        ),
-        (
-            "RUNNER_OPT_MAX_MEMORY",
-            totals.memory_bytes.map(|bytes| bytes.to_string()),
-        ),
-        (
-            "RUNNER_OPT_MAX_CPUS",
-            cpus.map(|millis| amount("cpu_millis", millis)),
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name, value?)))
 }
 
 impl Verbs {
@@ -105,16 +72,7 @@ impl Verbs {
 
     /// `runner`, without words.
     pub(super) fn runner(&self) -> Command {
-        let mut command = Command::new(self.program.path());
-        command
-            .envs(variables_of(&self.totals))
-            .stdin(Stdio::null())
-            // Ctrl-C in the terminal of the server is for the server.
-            .process_group(0);
-        for name in OF_SYSTEMD {
-            command.env_remove(name);
-        }
-        command
+        self.program.command(&self.totals).into()
     }
 
     /// Runs a verb to its end, also if the client goes meanwhile.

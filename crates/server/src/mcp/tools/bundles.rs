@@ -18,7 +18,7 @@ use crate::mcp::answer::{Answer, Refusal};
 use crate::mcp::call::Call;
 use crate::mcp::flags::Flags;
 use crate::mcp::handler::Server;
-use crate::program::Program;
+use companion::Program;
 
 /// The variable of `--timeout`, which a flag would outweigh.
 const TIMEOUT_VARIABLE: &str = "RUNNER_OPT_TIMEOUT";

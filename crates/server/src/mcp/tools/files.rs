@@ -313,7 +313,7 @@ fn line(entry: &Entry) -> String {
         Kind::File => "",
         Kind::Other => "=",
     };
-    format!("{}{mark}\n", crate::program::escape_line(&entry.path))
+    format!("{}{mark}\n", companion::escape_line(&entry.path))
 }
 
 fn bounded(name: &str, value: u64, max: u64) -> Result<u64, Refusal> {

@@ -6,14 +6,14 @@ use std::fs::{File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::PathBuf;
 
+use companion::run_state::{Code, RunError, RunReport, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spec::outcome::Outcome;
 use spec::utc::text_of_milliseconds;
 
-use super::state::{Code, End, State};
 use super::store::milliseconds;
-use super::types::{Artifact, Run, RunError};
+use super::types::{Artifact, Run};
 use crate::serve::access::Access;
 
 /// What a client asked for, in `request.json`.
@@ -115,17 +115,9 @@ impl RunDirectory {
         Ok(self.first_event()?.is_some())
     }
 
-    /// Whether its limits are counted in the totals: a plan was made, and something follows.
+    /// Whether its limits are counted in the totals.
     pub(super) fn is_planned(&self) -> io::Result<bool> {
-        let text = match std::fs::read(self.events()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            read => read?,
-        };
-        let mut lines = text.split(|byte| *byte == b'\n');
-        Ok(lines.any(|line| {
-            let event: Value = serde_json::from_slice(line).unwrap_or_default();
-            event["event"] == "phase_started" && event["phase"] == "stage"
-        }))
+        companion::events::is_planned(&self.events())
     }
 
     /// How the run ended; `None`: it has no report.
@@ -143,42 +135,6 @@ impl RunDirectory {
     }
 }
 
-/// The parts of a report that a client gets.
-#[derive(Debug, Deserialize)]
-pub(super) struct Report {
-    run_id: String,
-    started_at: String,
-    pub(super) outcome: Outcome,
-    exit: Option<Exit>,
-    error: Option<ReportError>,
-    pub(super) outputs: Vec<Output>,
-    output: Option<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Exit {
-    code: Option<i32>,
-    signal: Option<i32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ReportError {
-    code: String,
-    message: String,
-    hint: Option<String>,
-}
-
-/// A declared output file.
-#[derive(Debug, Deserialize)]
-pub(super) struct Output {
-    pub(super) key: String,
-    /// Below the directory of artifacts.
-    pub(super) path: String,
-    pub(super) state: String,
-    bytes: Option<u64>,
-    sha256: Option<String>,
-}
-
 /// All that is known of a run.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -187,7 +143,7 @@ pub(super) struct Known {
     pub(super) directory: RunDirectory,
     pub(super) is_live: bool,
     first_event: Option<Value>,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<RunReport>,
     ended_at: Option<String>,
 }
 
@@ -226,28 +182,7 @@ impl Known {
                 (false, begun) => (State::Failed, Some(lost(begun.is_some()))),
             };
         };
-        let exit_code = report.exit.as_ref().and_then(|exit| exit.code);
-        let end = End {
-            outcome: report.outcome,
-            exit_code,
-            error: report.error.as_ref().map(|error| error.code.as_str()),
-        };
-        let (state, code) = end.state();
-        let error = code.map(|code| match &report.error {
-            Some(error) => RunError {
-                code,
-                reason: Some(error.code.clone()),
-                message: error.message.clone(),
-                hint: error.hint.clone(),
-            },
-            None => RunError {
-                code,
-                reason: None,
-                message: message(report),
-                hint: None,
-            },
-        });
-        (state, error)
+        report.state()
     }
 
     /// For a client.
@@ -275,7 +210,7 @@ impl Known {
                 .map(|report| report.run_id.clone())
                 .or_else(|| text("run_id")),
             outcome: report.map(|report| outcome_name(report.outcome).to_owned()),
-            exit_code: report.and_then(|report| report.exit.as_ref()?.code),
+            exit_code: report.and_then(RunReport::exit_code),
             artifacts: artifacts.collect(),
             output: self.report.and_then(|report| report.output),
             id: self.id,
@@ -304,24 +239,6 @@ fn lost(has_begun: bool) -> RunError {
         reason: None,
         message: message.to_owned(),
         hint: None,
-    }
-}
-
-/// How a run ended that has no error of `runner exec`.
-fn message(report: &Report) -> String {
-    let exit = report.exit.as_ref();
-    match (report.outcome, exit.and_then(|exit| exit.code)) {
-        (Outcome::Exited, Some(code)) => format!("the body exited with {code}"),
-        (Outcome::Signaled, _) => match exit.and_then(|exit| exit.signal) {
-            Some(signal) => format!("signal {signal} ended the body"),
-            None => "a signal ended the body".to_owned(),
-        },
-        (Outcome::TimedOut, _) => "the wall time limit ended the body".to_owned(),
-        (Outcome::CpuExhausted, _) => "the CPU time limit ended the body".to_owned(),
-        (Outcome::OutOfMemory, _) => "the memory limit ended the body".to_owned(),
-        (Outcome::OutputLimit, _) => "the limit of output ended the body".to_owned(),
-        (Outcome::Cancelled, _) => "a signal to `runner exec` ended the body".to_owned(),
-        (Outcome::Exited | Outcome::Refused | Outcome::Failed, _) => "it failed".to_owned(),
     }
 }
 

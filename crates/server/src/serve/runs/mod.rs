@@ -5,7 +5,6 @@ mod events;
 mod known;
 mod receive;
 mod start;
-mod state;
 mod store;
 mod types;
 
@@ -17,10 +16,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use axum::Extension;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{self, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use companion::run_state::State;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use spec::outcome::Outcome;
 use tokio::sync::Mutex;
@@ -38,7 +38,7 @@ use super::routes::{Content, Route, document, schema};
 use super::server::{Shared, finish_in_place, malformed_path, names_of_path};
 use super::templates::{self, Templates};
 use super::types::{Logs, Output};
-use super::workspace::Workspace;
+use companion::workspace::Workspace;
 use known::{Known, outcome_name};
 use receive::Received;
 use start::Started;
@@ -238,12 +238,12 @@ impl FromRequestParts<Shared> for AtRun {
 }
 
 async fn list(
-    State(server): State<Shared>,
+    extract::State(server): extract::State<Shared>,
     Extension(access): Extension<Access>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = Query::parse(request.uri().query(), &["state"])?;
-    let state: Option<state::State> = match query.text("state")? {
+    let state: Option<State> = match query.text("state")? {
         None => None,
         Some(text) => Some(serde_json::from_value(text.into()).map_err(|_error| {
             let message = "`state` is pending, running, succeeded, failed, suspended or cancelled";
@@ -267,7 +267,7 @@ async fn list(
 }
 
 async fn create(
-    State(server): State<Shared>,
+    extract::State(server): extract::State<Shared>,
     Extension(access): Extension<Access>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -279,7 +279,8 @@ async fn create(
     }
     // Before the client sends its bundle, and again in turn.
     start::admit(&server, store).await?;
-    let received = Received::receive(&server, access, uploads.make()?, request).await?;
+    let directory = uploads.make().map_err(host_failed)?;
+    let received = Received::receive(&server, access, directory, request).await?;
     let starting = start::start(Arc::clone(&server), store.clone(), access, key, received);
     match finish_in_place(starting).await? {
         Started::Before(known) => Ok(json(StatusCode::OK, &known.document())),
@@ -382,7 +383,10 @@ fn signal(known: &Known) -> Result<bool, ApiError> {
     }
 }
 
-async fn artifact(State(server): State<Shared>, at: AtRun) -> Result<Response, ApiError> {
+async fn artifact(
+    extract::State(server): extract::State<Shared>,
+    at: AtRun,
+) -> Result<Response, ApiError> {
     let AtRun { known, key, .. } = at.without_query()?;
     let key = key.unwrap_or_default();
     let missing = |message: &str| ApiError::new(StatusCode::NOT_FOUND, "no_artifact", message);

@@ -13,7 +13,7 @@ use spec::ulid::unix_time_ms;
 
 use super::known::{Known, Record, RunDirectory};
 use crate::serve::access::Access;
-use crate::serve::workspace::make_private;
+use companion::workspace::make_private;
 
 /// Runs that ended and uploaded bundles are removed when they are older.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use companion::run_state::{RunError, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::state::{Code, State};
 use crate::serve::types::ErrorBody;
 
 /// Lower-case ULIDs.
@@ -91,18 +91,6 @@ pub(super) struct Run {
     pub(super) output: Option<Value>,
     /// The output files that the bundle or a flag declares, once the run has ended.
     pub(super) artifacts: Vec<Artifact>,
-}
-
-/// Why a run did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub(super) struct RunError {
-    pub(super) code: Code,
-    /// The code of `runner exec`, which is more precise; `null`: it said none.
-    pub(super) reason: Option<String>,
-    pub(super) message: String,
-    /// What to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hint: Option<String>,
 }
 
 /// A declared output file.

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 ///
 /// # Errors
 /// Those of open(2) and fstat(2).
-pub(super) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<Option<File>> {
+pub fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<Option<File>> {
     // A FIFO would be waited for.
     let flags = (flags | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new()

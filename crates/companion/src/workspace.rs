@@ -1,4 +1,4 @@
-//! The directory of a server for files on their way into a sandbox or out of one.
+//! The directory of a program for files on their way into a sandbox or out of one.
 
 use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
@@ -8,37 +8,25 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::{Builder, TempDir};
 
-use super::error::ApiError;
 use spec::path::escape;
 
-/// Tries to make a directory that another server, which starts, does not take for one that was left.
+/// Tries to make a directory that another program, which starts, does not take for one that was left.
 const TRIES: u8 = 8;
 
-/// Private, and removed with the server; what a killed one left is removed by the next.
+/// Private, and removed with the process; what a killed one left is removed by the next.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub struct Workspace {
     directory: TempDir,
-    /// Held as long as the server lives.
+    /// Held as long as the process lives.
     _lock: File,
 }
 
 impl Workspace {
-    /// One among the temporary files.
-    ///
-    /// # Errors
-    /// A message: the directory cannot be made, or is not private.
-    pub(super) fn open() -> Result<Self, String> {
-        let uid = rustix::process::geteuid().as_raw();
-        let common = std::env::temp_dir().join(format!(".runner-serve-{uid}"));
-        Self::open_in(&common)
-            .map_err(|message| format!("{message}; TMPDIR names another place for it"))
-    }
-
     /// One in the directory `common`, which is made if it is missing.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub(super) fn open_in(common: &Path) -> Result<Self, String> {
+    /// A message: the directory cannot be made, or is not private.
+    pub fn open_in(common: &Path) -> Result<Self, String> {
         make_private(common)?;
         let failed = |error: std::io::Error| failed(common, &error);
         remove_left(common).map_err(failed)?;
@@ -55,18 +43,16 @@ impl Workspace {
             }
         }
         Err(failed(std::io::Error::other(
-            "other servers removed each directory in it",
+            "other processes removed each directory in it",
         )))
     }
 
     /// An empty directory for one call, removed when it is dropped.
     ///
     /// # Errors
-    /// 500.
-    pub(super) fn make(&self) -> Result<TempDir, ApiError> {
-        make(self.directory.path(), "call-").map_err(|error| {
-            ApiError::failed(format!("cannot make a directory for the file: {error}"))
-        })
+    /// Those of mkdir(2).
+    pub fn make(&self) -> std::io::Result<TempDir> {
+        make(self.directory.path(), "call-")
     }
 }
 
@@ -74,7 +60,7 @@ impl Workspace {
 ///
 /// # Errors
 /// A message: it cannot be made, or is not private.
-pub(super) fn make_private(directory: &Path) -> Result<(), String> {
+pub fn make_private(directory: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| failed(directory, &error);
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -111,7 +97,7 @@ fn lock(directory: &Path) -> std::io::Result<File> {
     Ok(File::from(directory))
 }
 
-/// Removes the directories of servers that do not live.
+/// Removes the directories of processes that do not live.
 fn remove_left(common: &Path) -> std::io::Result<()> {
     let entries: Vec<PathBuf> = std::fs::read_dir(common)?
         .map(|entry| entry.map(|entry| entry.path()))

@@ -1,19 +1,22 @@
-//! The state of a run and the code of its failure, from what `runner exec` reported.
+//! What clients of a server or of workers are told of a run: its state and the code of its failure, from what
+//! `runner exec` reported.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use spec::outcome::Outcome;
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::serve) enum State {
+pub enum State {
     /// Accepted; `runner exec` has not begun.
     Pending,
     Running,
     Succeeded,
     Failed,
-    /// No run of this server is suspended.
+    /// No run is.
     Suspended,
     Cancelled,
 }
@@ -21,14 +24,14 @@ pub(in crate::serve) enum State {
 /// Why a run did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::serve) enum Code {
+pub enum Code {
     /// The structured input or an input file is missing or not what the bundle expects.
     InvalidInput,
     /// The body wrote no structured output, and the bundle requires one.
     MissingOutput,
     /// The body did not write an output file that the bundle requires.
     MissingArtifact,
-    /// The server ended before `runner exec` began with the run.
+    /// The server ended before `runner exec` began with the run, or no worker brought it to an end.
     Orphaned,
     /// `runner exec` was killed, or the host restarted, before the run had ended.
     HostInterrupted,
@@ -41,29 +44,109 @@ pub(in crate::serve) enum Code {
     Timeout,
 }
 
-/// What a report says about the end of a run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct End<'report> {
-    pub(super) outcome: Outcome,
-    /// The exit code of the body.
-    pub(super) exit_code: Option<i32>,
-    /// The code of the error of `runner exec`.
-    pub(super) error: Option<&'report str>,
+/// Why a run did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunError {
+    pub code: Code,
+    /// The code of `runner exec`, which is more precise; `null`: it said none.
+    pub reason: Option<String>,
+    pub message: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
-impl End<'_> {
-    pub(super) fn state(self) -> (State, Option<Code>) {
-        let failed = |code| (State::Failed, Some(code));
-        match self.outcome {
-            Outcome::Exited if self.exit_code == Some(0) => (State::Succeeded, None),
-            Outcome::Exited | Outcome::Signaled => failed(Code::DriverError),
-            Outcome::TimedOut => failed(Code::Timeout),
-            Outcome::CpuExhausted | Outcome::OutOfMemory | Outcome::OutputLimit => {
-                failed(Code::BudgetExceeded)
-            }
-            Outcome::Cancelled => (State::Cancelled, Some(Code::Cancelled)),
-            Outcome::Refused | Outcome::Failed => failed(code_of_error(self.error)),
+/// The parts of a report that clients get.
+#[derive(Debug, Deserialize)]
+pub struct RunReport {
+    pub run_id: String,
+    pub started_at: String,
+    pub outcome: Outcome,
+    exit: Option<Exit>,
+    error: Option<ReportError>,
+    pub outputs: Vec<OutputFile>,
+    pub output: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Exit {
+    code: Option<i32>,
+    signal: Option<i32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReportError {
+    code: String,
+    message: String,
+    hint: Option<String>,
+}
+
+/// A declared output file.
+#[derive(Debug, Deserialize)]
+pub struct OutputFile {
+    pub key: String,
+    /// Below the directory of outputs.
+    pub path: String,
+    pub state: String,
+    pub bytes: Option<u64>,
+    pub sha256: Option<String>,
+}
+
+impl RunReport {
+    /// The exit code of the body.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        self.exit.as_ref()?.code
+    }
+
+    /// The state, and why the run did not succeed.
+    #[must_use]
+    pub fn state(&self) -> (State, Option<RunError>) {
+        let error = self.error.as_ref();
+        let (state, code) = state(
+            self.outcome,
+            self.exit_code(),
+            error.map(|error| &*error.code),
+        );
+        let error = code.map(|code| RunError {
+            code,
+            reason: error.map(|error| error.code.clone()),
+            message: error.map_or_else(|| self.end(), |error| error.message.clone()),
+            hint: error.and_then(|error| error.hint.clone()),
+        });
+        (state, error)
+    }
+
+    /// How a run ended that has no error of `runner exec`.
+    fn end(&self) -> String {
+        let exit = self.exit.as_ref();
+        match (self.outcome, self.exit_code()) {
+            (Outcome::Exited, Some(code)) => format!("the body exited with {code}"),
+            (Outcome::Signaled, _) => match exit.and_then(|exit| exit.signal) {
+                Some(signal) => format!("signal {signal} ended the body"),
+                None => "a signal ended the body".to_owned(),
+            },
+            (Outcome::TimedOut, _) => "the wall time limit ended the body".to_owned(),
+            (Outcome::CpuExhausted, _) => "the CPU time limit ended the body".to_owned(),
+            (Outcome::OutOfMemory, _) => "the memory limit ended the body".to_owned(),
+            (Outcome::OutputLimit, _) => "the limit of output ended the body".to_owned(),
+            (Outcome::Cancelled, _) => "a signal to `runner exec` ended the body".to_owned(),
+            (Outcome::Exited | Outcome::Refused | Outcome::Failed, _) => "it failed".to_owned(),
         }
+    }
+}
+
+fn state(outcome: Outcome, exit_code: Option<i32>, error: Option<&str>) -> (State, Option<Code>) {
+    let failed = |code| (State::Failed, Some(code));
+    match outcome {
+        Outcome::Exited if exit_code == Some(0) => (State::Succeeded, None),
+        Outcome::Exited | Outcome::Signaled => failed(Code::DriverError),
+        Outcome::TimedOut => failed(Code::Timeout),
+        Outcome::CpuExhausted | Outcome::OutOfMemory | Outcome::OutputLimit => {
+            failed(Code::BudgetExceeded)
+        }
+        Outcome::Cancelled => (State::Cancelled, Some(Code::Cancelled)),
+        Outcome::Refused | Outcome::Failed => failed(code_of_error(error)),
     }
 }
 
@@ -103,12 +186,8 @@ mod tests {
             (Outcome::Refused, None, failed(Code::DriverError)),
             (Outcome::Failed, Some(0), failed(Code::DriverError)),
         ] {
-            let end = End {
-                outcome,
-                exit_code,
-                error: None,
-            };
-            assert_eq!(end.state(), expected, "{end:?}");
+            let found = state(outcome, exit_code, None);
+            assert_eq!(found, expected, "{outcome:?} {exit_code:?}");
         }
     }
 
@@ -128,12 +207,8 @@ mod tests {
             ("init_died", Code::HostInterrupted),
         ] {
             for outcome in [Outcome::Refused, Outcome::Failed] {
-                let end = End {
-                    outcome,
-                    exit_code: Some(0),
-                    error: Some(error),
-                };
-                assert_eq!(end.state(), (State::Failed, Some(code)), "{error}");
+                let found = state(outcome, Some(0), Some(error));
+                assert_eq!(found, (State::Failed, Some(code)), "{error}");
             }
         }
     }

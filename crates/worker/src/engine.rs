@@ -1,0 +1,368 @@
+//! The stream of runs, and its buckets: all that is kept of them, on the server.
+//!
+//! | name | what | kept |
+//! | --- | --- | --- |
+//! | stream `S`, subjects `S.run.ID` | requests that have no result | until they are acknowledged |
+//! | stream `S-dead`, subjects `S.dead.ID` | requests that no worker brought to an end | as results |
+//! | bucket `S-runs` | results by id; `cancel.ID` asks for the end of a run | `--keep` |
+//! | object store `S-files` | input files, output files, reports and logs by digest | `--keep` |
+//! | object store `S-bundles` | bundles by digest | until they are removed |
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::object_store;
+use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
+use async_nats::jetstream::{self, Context};
+use async_nats::{ConnectOptions, Event};
+use companion::{complain, own_file};
+use futures_util::StreamExt as _;
+use rustix::fs::OFlags;
+use spec::path::escape;
+
+use crate::Failure;
+use crate::flags::EngineFlags;
+use crate::messages::{RunId, RunResult, StreamName};
+use crate::objects::Objects;
+
+const CONSUMER: &str = "workers";
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// A call to the server failed: it does not answer, or refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {act}: {source}")]
+pub(crate) struct EngineError {
+    act: &'static str,
+    #[source]
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl EngineError {
+    pub(crate) fn call<E: Into<Box<dyn Error + Send + Sync>>>(
+        act: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self {
+            act,
+            source: source.into(),
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::failed("nats_failed", error.to_string())
+    }
+}
+
+/// Whether this was the first of its kind under its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Yes,
+    No,
+}
+
+/// The stream and the buckets of one name.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    name: StreamName,
+    context: Context,
+    pub(crate) bundles: Objects,
+    pub(crate) files: Objects,
+    runs: kv::Store,
+}
+
+impl Engine {
+    /// The stream that a worker has made.
+    pub(crate) async fn open(flags: &EngineFlags) -> Result<Self, Failure> {
+        let context = connect(flags).await?;
+        let name = &flags.stream;
+        if let Err(error) = context.get_stream(name.to_string()).await {
+            let message = format!("the server has no stream {name}: {error}");
+            let hint = format!("`runner worker --stream {name}` makes it");
+            return Err(Failure::refused("no_stream", message).with_hint(hint));
+        }
+        Self::with_buckets(name, context, None).await
+    }
+
+    /// The stream, which is made if it is missing. Results in new buckets are kept for `keep`.
+    pub(crate) async fn make(flags: &EngineFlags, keep: Duration) -> Result<Self, Failure> {
+        let context = connect(flags).await?;
+        let name = &flags.stream;
+        let queue = stream::Config {
+            name: name.to_string(),
+            subjects: vec![format!("{name}.run.*")],
+            // A message is removed when it is acknowledged.
+            retention: RetentionPolicy::WorkQueue,
+            ..stream::Config::default()
+        };
+        let dead = stream::Config {
+            name: format!("{name}-dead"),
+            subjects: vec![format!("{name}.dead.*")],
+            max_age: keep,
+            ..stream::Config::default()
+        };
+        for config in [queue, dead] {
+            let made = context.get_or_create_stream(config).await;
+            made.map_err(EngineError::call("make the stream"))?;
+        }
+        Self::with_buckets(name, context, Some(keep)).await
+    }
+
+    async fn with_buckets(
+        name: &StreamName,
+        context: Context,
+        keep: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let objects = async |part: &str, max_age: Option<Duration>| {
+            let bucket = format!("{name}-{part}");
+            let store = match (context.get_object_store(&bucket).await, max_age) {
+                (Ok(store), _) => store,
+                (Err(error), None) => {
+                    return Err(EngineError::call("open the bucket of objects")(error));
+                }
+                (Err(_missing), Some(max_age)) => {
+                    let config = object_store::Config {
+                        bucket,
+                        max_age,
+                        ..object_store::Config::default()
+                    };
+                    let made = context.create_object_store(config).await;
+                    made.map_err(EngineError::call("make the bucket of objects"))?
+                }
+            };
+            Ok(Objects(store))
+        };
+        let bucket = format!("{name}-runs");
+        let runs = match (context.get_key_value(&bucket).await, keep) {
+            (Ok(store), _) => store,
+            (Err(error), None) => Err(EngineError::call("open the bucket of runs")(error))?,
+            (Err(_missing), Some(max_age)) => {
+                let made = context.create_stream(stream_of_bucket(&bucket, max_age));
+                made.await
+                    .map_err(EngineError::call("make the bucket of runs"))?;
+                let opened = context.get_key_value(&bucket).await;
+                opened.map_err(EngineError::call("open the bucket of runs"))?
+            }
+        };
+        Ok(Self {
+            name: name.clone(),
+            bundles: objects("bundles", keep.map(|_keep| Duration::ZERO)).await?,
+            files: objects("files", keep).await?,
+            runs,
+            context,
+        })
+    }
+
+    /// From which all workers take messages. One that is not acknowledged is given to another after `ack_wait`.
+    pub(crate) async fn consumer(&self, ack_wait: Duration) -> Result<PullConsumer, EngineError> {
+        let call = EngineError::call::<Box<dyn Error + Send + Sync>>("make the consumer");
+        let made = async {
+            let stream = self.context.get_stream(self.name.to_string()).await?;
+            let config = pull::Config {
+                durable_name: Some(CONSUMER.to_owned()),
+                ack_policy: AckPolicy::Explicit,
+                ack_wait,
+                // What is in progress: all places of all workers.
+                max_ack_pending: 100_000,
+                max_waiting: 100_000,
+                ..pull::Config::default()
+            };
+            Ok(stream.get_or_create_consumer(CONSUMER, config).await?)
+        };
+        made.await.map_err(call)
+    }
+
+    /// Hands a run in, unless its id is in the stream.
+    pub(crate) async fn publish(&self, id: &RunId, content: Vec<u8>) -> Result<First, EngineError> {
+        let call = EngineError::call("hand the run in");
+        let message = PublishMessage::build()
+            .payload(content.into())
+            .expected_last_subject_sequence(0);
+        let subject = format!("{}.run.{id}", self.name);
+        let sent = self
+            .context
+            .send_publish(subject, message)
+            .await
+            .map_err(EngineError::call("hand the run in"))?;
+        match sent.await {
+            Ok(_acknowledged) => Ok(First::Yes),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(First::No),
+            Err(error) => Err(call(error)),
+        }
+    }
+
+    /// Keeps a message that no worker brought to an end.
+    pub(crate) async fn bury(&self, id: &str, content: Vec<u8>) -> Result<(), EngineError> {
+        let call = EngineError::call::<Box<dyn Error + Send + Sync>>("keep the dead letter");
+        let kept = async {
+            let subject = format!("{}.dead.{id}", self.name);
+            let sent = self.context.publish(subject, content.into()).await?;
+            sent.await?;
+            Ok(())
+        };
+        kept.await.map_err(call)
+    }
+
+    pub(crate) async fn result(&self, id: &RunId) -> Result<Option<RunResult>, EngineError> {
+        let value = self.runs.get(id.as_str()).await;
+        let value = value.map_err(EngineError::call("read the result"))?;
+        let parsed = value.map(|value| serde_json::from_slice(&value));
+        parsed
+            .transpose()
+            .map_err(EngineError::call("read the result"))
+    }
+
+    /// Keeps the result, unless the run has one.
+    pub(crate) async fn create_result(&self, result: &RunResult) -> Result<First, EngineError> {
+        let call = EngineError::call("keep the result");
+        let text = serde_json::to_vec(result).map_err(EngineError::call("write the result"))?;
+        match self.runs.create(&result.id, text.into()).await {
+            Ok(_revision) => Ok(First::Yes),
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(First::No),
+            Err(error) => Err(call(error)),
+        }
+    }
+
+    /// Waits until the run has a result.
+    pub(crate) async fn wait_for_result(&self, id: &RunId) -> Result<RunResult, EngineError> {
+        loop {
+            // The watch begins first: nothing is missed between both.
+            let mut watch = self
+                .runs
+                .watch_with_history(id.as_str())
+                .await
+                .map_err(EngineError::call("wait for the result"))?;
+            if let Some(result) = self.result(id).await? {
+                return Ok(result);
+            }
+            // An error or the end: the server was restarted.
+            let _changed = watch.next().await;
+        }
+    }
+
+    /// Asks for the end of a run, now and when it is delivered.
+    pub(crate) async fn cancel(&self, id: &RunId) -> Result<(), EngineError> {
+        let put = self.runs.put(cancel_key(id), "".into()).await;
+        put.map(|_revision| ())
+            .map_err(EngineError::call("cancel the run"))
+    }
+
+    pub(crate) async fn is_cancelled(&self, id: &RunId) -> Result<bool, EngineError> {
+        let found = self.runs.entry(cancel_key(id)).await;
+        let found = found.map_err(EngineError::call("read whether the run is cancelled"))?;
+        Ok(found.is_some_and(|entry| entry.operation == Operation::Put))
+    }
+
+    /// Calls `cancelled` with the id of each run that is to end, those of before first, until the watch breaks.
+    pub(crate) async fn watch_cancellations(
+        &self,
+        cancelled: impl Fn(&str),
+    ) -> Result<(), EngineError> {
+        let call = EngineError::call("watch for cancelled runs");
+        let mut watch = self
+            .runs
+            .watch_with_history("cancel.*")
+            .await
+            .map_err(EngineError::call("watch for cancelled runs"))?;
+        loop {
+            match watch.next().await {
+                Some(Ok(entry)) => {
+                    if let Some(id) = entry.key.strip_prefix("cancel.") {
+                        cancelled(id);
+                    }
+                }
+                Some(Err(error)) => return Err(call(error)),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// What a key-value bucket is. `Context::create_key_value` does not understand what servers before 2.10 say of the
+/// account.
+fn stream_of_bucket(bucket: &str, max_age: Duration) -> stream::Config {
+    stream::Config {
+        name: format!("KV_{bucket}"),
+        subjects: vec![format!("$KV.{bucket}.>")],
+        max_messages_per_subject: 1,
+        max_age,
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        num_replicas: 1,
+        ..stream::Config::default()
+    }
+}
+
+fn cancel_key(id: &RunId) -> String {
+    // No id has a dot.
+    format!("cancel.{id}")
+}
+
+async fn connect(flags: &EngineFlags) -> Result<Context, Failure> {
+    let mut options = ConnectOptions::new()
+        .name("runner")
+        .connection_timeout(CONNECT_TIME)
+        .event_callback(|event| async move { tell(&event) })
+        .max_reconnects(None);
+    if let Some(path) = &flags.nkey {
+        options = options.nkey(read_private("--nkey", path)?);
+    }
+    if let Some(path) = &flags.creds {
+        let text = read_private("--creds", path)?;
+        options = options
+            .credentials(&text)
+            .map_err(|error| Failure::refused("credentials", format!("--creds: {error}")))?;
+    }
+    if let Some(path) = &flags.tls_ca {
+        options = options
+            .add_root_certificates(path.clone())
+            .require_tls(true);
+    }
+    if let (Some(certificate), Some(key)) = (&flags.tls_cert, &flags.tls_key) {
+        read_private("--tls-key", key)?;
+        options = options
+            .add_client_certificate(certificate.clone(), key.clone())
+            .require_tls(true);
+    }
+    let servers: Vec<&str> = flags.nats.split(',').collect();
+    let client = options.connect(&servers).await.map_err(|error| {
+        // The address may have a password.
+        Failure::failed(
+            "nats_failed",
+            format!("cannot connect to the server: {error}"),
+        )
+        .with_hint("--nats and NATS_URL name it: nats://HOST:PORT")
+    })?;
+    Ok(jetstream::new(client))
+}
+
+/// What happens to the connection while it is used.
+fn tell(event: &Event) {
+    match event {
+        // What fails by it says more; and of each attempt to connect again there is an error.
+        Event::Connected | Event::Closed | Event::Draining | Event::ClientError(_) => (),
+        Event::Disconnected
+        | Event::LameDuckMode
+        | Event::SlowConsumer(_)
+        | Event::ServerError(_) => complain(&format!("warning: the server: {event}"), None),
+    }
+}
+
+fn read_private(flag: &str, path: &Path) -> Result<String, Failure> {
+    let shown = escape(path.as_os_str().as_encoded_bytes());
+    let refused =
+        |problem: String| Failure::refused("credentials", format!("{flag}: {shown}: {problem}"));
+    let failed = |error: std::io::Error| refused(error.to_string());
+    let file = own_file::open(path, OFlags::NOFOLLOW, 0o077).map_err(failed)?;
+    let file =
+        file.ok_or_else(|| refused("expected a file that nobody else may read".to_owned()))?;
+    let text = std::io::read_to_string(file).map_err(failed)?;
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,204 @@
+//! `runner worker`: as many messages at a time as there are places for runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::PullConsumer;
+use companion::service::{notify, wait_for_stop, watch_dog};
+use companion::workspace::{Workspace, make_private};
+use companion::{FAILED, Program, complain};
+use futures_util::StreamExt as _;
+use sd_notify::NotifyState;
+use spec::request::Totals;
+use spec::state_directory::state_directory;
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use crate::Failure;
+use crate::bundles::BundleCache;
+use crate::cancellations::Cancellations;
+use crate::engine::Engine;
+use crate::execute::Executor;
+use crate::flags::WorkerFlags;
+use crate::metrics::{self, Metrics};
+
+/// How long the server keeps a request for a message. After a restart it has forgotten it.
+const PULL_TIME: Duration = Duration::from_secs(5);
+/// Before a server is asked again that did not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What the places share.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// For results: the host and this process.
+    pub(crate) name: String,
+    pub(crate) engine: Engine,
+    consumer: PullConsumer,
+    pub(crate) executor: Executor,
+    pub(crate) workspace: Workspace,
+    pub(crate) bundles: BundleCache,
+    pub(crate) cancellations: Cancellations,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Held from the request for a message until there is room for its run.
+    turn: Mutex<()>,
+    pub(crate) ack_wait: Duration,
+    pub(crate) max_deliveries: u64,
+    pub(crate) give_up_after: Duration,
+    pub(crate) max_file: u64,
+}
+
+/// Works until SIGTERM or SIGINT.
+pub(crate) async fn work(flags: WorkerFlags) -> Result<ExitCode, Failure> {
+    let places = places(&flags);
+    let metrics = Arc::new(Metrics::new(places));
+    if let Some(address) = flags.metrics {
+        metrics::serve(address, Arc::clone(&metrics)).await?;
+    }
+    let stream = flags.engine.stream.clone();
+    let worker = Rc::new(Worker::open(flags, metrics).await?);
+    let (stop, stopped) = watch::channel(false);
+    let mut running = JoinSet::new();
+    for _place in 0..places {
+        running.spawn_local(Rc::clone(&worker).place(stopped.clone()));
+    }
+    spawn_local(Rc::clone(&worker).watch_cancellations());
+    complain(
+        &format!("{places} places for runs of the stream {stream}"),
+        None,
+    );
+    watch_dog();
+    notify(NotifyState::Ready);
+    let failed = |message| Failure::failed("host_failed", message);
+    wait_for_stop().await.map_err(failed)?;
+    notify(NotifyState::Stopping);
+    // Those that have a place receive it.
+    stop.send_replace(true);
+    tokio::select! {
+        _ended = running.join_all() => Ok(ExitCode::SUCCESS),
+        again = wait_for_stop() => {
+            again.map_err(failed)?;
+            // `runner exec` ends with this process, and other workers are given the messages.
+            complain("the runs are ended", None);
+            Ok(ExitCode::from(FAILED))
+        }
+    }
+}
+
+fn places(flags: &WorkerFlags) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    flags.max_runs.map_or(processors, usize::from)
+}
+
+impl Worker {
+    async fn open(flags: WorkerFlags, metrics: Arc<Metrics>) -> Result<Self, Failure> {
+        let failed = |message| Failure::failed("worker_failed", message);
+        let program = Program::beside_this_one()
+            .map_err(|error| failed(format!("the program `runner` cannot be executed: {error}")))?;
+        let directory = worker_directory().map_err(failed)?;
+        let bundles = BundleCache::open(directory.join("bundles"), flags.bundle_cache);
+        let workspace = Workspace::open_in(&directory.join("runs"));
+        let engine = Engine::make(&flags.engine, flags.keep).await?;
+        Ok(Self {
+            name: name(),
+            consumer: engine.consumer(flags.ack_wait).await?,
+            engine,
+            executor: Executor {
+                program,
+                totals: Totals {
+                    sandboxes: None,
+                    memory_bytes: flags.max_memory,
+                    cpu_millis: flags.max_cpus,
+                },
+                flags: flags.exec,
+                room: Notify::new(),
+            },
+            workspace: workspace.map_err(failed)?,
+            bundles: bundles.map_err(failed)?,
+            cancellations: Cancellations::default(),
+            metrics,
+            turn: Mutex::new(()),
+            ack_wait: flags.ack_wait,
+            max_deliveries: flags.max_deliveries,
+            give_up_after: flags.give_up_after,
+            max_file: flags.max_file,
+        })
+    }
+
+    /// Takes messages and runs them, one after the other, until it is stopped.
+    async fn place(self: Rc<Self>, mut stopped: watch::Receiver<bool>) {
+        while !*stopped.borrow() {
+            let turn = match self.executor.has_totals() {
+                true => Some(self.turn.lock().await),
+                false => None,
+            };
+            let message = tokio::select! {
+                _stopped = stopped.changed() => return,
+                message = self.next_message() => message,
+            };
+            match message {
+                Ok(Some(message)) => {
+                    let _running = self.metrics.running();
+                    self.handle(message, turn).await;
+                }
+                Ok(None) => (),
+                Err(error) => {
+                    self.metrics.failed_to_pull();
+                    complain(&format!("warning: no message: {error}"), None);
+                    tokio::select! {
+                        _stopped = stopped.changed() => return,
+                        () = sleep(RETRY) => (),
+                    }
+                }
+            }
+        }
+    }
+
+    /// `None`: there is none now.
+    async fn next_message(&self) -> Result<Option<Message>, async_nats::Error> {
+        let pull = async {
+            let request = self.consumer.fetch().max_messages(1).expires(PULL_TIME);
+            let mut messages = request.messages().await?;
+            messages.next().await.transpose()
+        };
+        // A server that is gone does not say so.
+        timeout(PULL_TIME * 2, pull).await.unwrap_or(Ok(None))
+    }
+
+    async fn watch_cancellations(self: Rc<Self>) {
+        loop {
+            let watched = self
+                .engine
+                .watch_cancellations(|id| self.cancellations.cancel(id));
+            if let Err(error) = watched.await {
+                complain(&format!("warning: {error}"), None);
+            }
+            sleep(RETRY).await;
+        }
+    }
+}
+
+fn name() -> String {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    format!("{host}:{}", std::process::id())
+}
+
+/// In the state directory, private.
+fn worker_directory() -> Result<PathBuf, String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let state = state_directory(uid, |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    });
+    std::fs::create_dir_all(&state).map_err(|error| format!("{}: {error}", state.display()))?;
+    let directory = state.join("worker");
+    make_private(&directory)?;
+    Ok(directory)
+}

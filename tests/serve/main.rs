@@ -37,6 +37,7 @@ mod sandboxes;
 mod systemd;
 mod terminals;
 mod totals;
+mod unread;
 mod watch;
 
 /// How the attempts of `escapes` become commands: through the API of a server of their own.

@@ -18,7 +18,7 @@ use super::server::Place;
 use spec::path::escape;
 
 /// Most bytes of a document that a client sends.
-const DOCUMENT_BYTES_MAX: usize = 1 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// A client that sends or takes nothing for this time has gone.
 pub(super) const STALL: Duration = Duration::from_secs(30);

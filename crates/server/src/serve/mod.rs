@@ -34,6 +34,7 @@ mod templates;
 mod terminal;
 mod terminals;
 mod types;
+mod unread;
 mod verbs;
 mod watching;
 mod workspace;

@@ -22,6 +22,9 @@ pub(super) struct Record {
     pub(super) created_at: String,
     pub(super) is_tcp: bool,
     pub(super) idempotency_key: Option<String>,
+    /// The digest of what came with the key. Also `None`: an older version has started the run.
+    #[serde(default)]
+    pub(super) request_digest: Option<String>,
     pub(super) bundle: String,
     pub(super) template: Option<String>,
 }

@@ -41,7 +41,7 @@ use super::types::{Logs, Output};
 use super::workspace::Workspace;
 use known::{Known, outcome_name};
 use receive::Received;
-use start::Started;
+use start::{IdempotencyKey, Started};
 use store::{Store, open_beneath};
 use types::{CreateRun, Run, RunEvent, RunList};
 
@@ -153,7 +153,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             all,
             "createRun",
-            "Run a bundle; 200 if a run with the same `Idempotency-Key` was started before.",
+            "Run a bundle; 200 if this request has started a run with the same `Idempotency-Key` before.",
             create,
         )
         .takes(JsonOrForm(schema::<CreateRun>))
@@ -274,12 +274,19 @@ async fn create(
     Query::parse(request.uri().query(), &[])?;
     let key = idempotency_key(request.headers())?;
     let (store, uploads) = server.runs.opened()?;
-    if let Some(known) = start::find_by_key(store, access, key.as_ref()).await? {
-        return Ok(json(StatusCode::OK, &known.document()));
+    let first = start::find_by_key(store, access, key.as_deref()).await?;
+    if first.is_none() {
+        // Before the client sends its bundle, and again in turn.
+        start::admit(&server, store).await?;
     }
-    // Before the client sends its bundle, and again in turn.
-    start::admit(&server, store).await?;
     let received = Received::receive(&server, access, uploads.make()?, request).await?;
+    let key = match key {
+        Some(text) => Some(IdempotencyKey {
+            text,
+            request_digest: received.digest().await?.to_string(),
+        }),
+        None => None,
+    };
     let starting = start::start(Arc::clone(&server), store.clone(), access, key, received);
     match finish_in_place(starting).await? {
         Started::Before(known) => Ok(json(StatusCode::OK, &known.document())),

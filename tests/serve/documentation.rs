@@ -16,6 +16,8 @@ fn blocks(text: &str) -> Vec<(String, Option<String>)> {
         let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
         match language {
             "sh" => found.push((block.join("\n"), None)),
+            // `nginx.rs` uses it.
+            "nginx" => (),
             _ => found.last_mut().expect("a command before").1 = Some(block.join("\n")),
         }
     }

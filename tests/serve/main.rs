@@ -30,6 +30,7 @@ mod files;
 mod hostile;
 mod killed;
 mod limits;
+mod nginx;
 mod ports;
 mod runs;
 mod runs_hostile;

@@ -294,6 +294,30 @@ fn a_run_takes_a_bundle_inputs_and_files_and_has_a_result() {
     );
 }
 
+/// By names that no body can choose.
+#[test]
+fn phases_and_denials_of_runs_are_counted() {
+    let runs = Runs::new();
+    let script = "unshare -r true; unshare -r true; exit 3";
+    let id = runs.start("", script, &json!({ "args": ["mysterious"] }));
+    runs.end(&id);
+    // The server counts a run once its process has ended.
+    let metrics = || runs.api.get("/metrics").expect(200).text();
+    let total = "\nrunner_runs_total{outcome=\"exited\"} 1\n";
+    eventually("it is counted", || metrics().contains(total));
+    let text = metrics();
+    for line in [
+        "runner_run_denials_total{kind=\"syscall\"} 2",
+        "runner_run_denials_total{kind=\"net\"} 0",
+        "runner_run_phase_seconds_count{phase=\"prepare\"} 1",
+        "runner_run_phase_seconds_bucket{phase=\"body\",le=\"+Inf\"} 1",
+        "runner_runs 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("mysterious"), "{text}");
+}
+
 #[test]
 fn each_end_of_a_run_has_its_state_and_code() {
     let runs = Runs::new();

@@ -1,7 +1,6 @@
 //! Counters in the text format of Prometheus. No label has a value that a client or a body chooses.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 /// Why a connection or a request was refused before it was looked at.
@@ -80,31 +79,26 @@ impl Metrics {
     }
 
     pub(super) fn render(&self, gauges: Gauges) -> String {
-        let mut text = String::new();
-        let mut head = |name: &str, kind: &str, help: &str, rows: String| {
-            // A string takes everything.
-            let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}");
-        };
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = requests.iter().map(|((method, path, status), count)| {
             format!("runner_serve_requests_total{{method=\"{method}\",path=\"{path}\",status=\"{status}\"}} {count}\n")
         });
-        head(
+        let mut text = family(
             "runner_serve_requests_total",
             "counter",
             "Answers since the start.",
-            rows.collect(),
+            &rows.collect::<String>(),
         );
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = Refused::ALL.iter().map(|(why, name)| {
             let count = refused.get(why).copied().unwrap_or_default();
             format!("runner_serve_refused_total{{why=\"{name}\"}} {count}\n")
         });
-        head(
+        text += &family(
             "runner_serve_refused_total",
             "counter",
             "Connections and calls that were refused.",
-            rows.collect(),
+            &rows.collect::<String>(),
         );
         for (name, help, value) in [
             ("runner_serve_calls", "Calls in progress.", gauges.calls),
@@ -124,8 +118,13 @@ impl Metrics {
                 gauges.commands,
             ),
         ] {
-            head(name, "gauge", help, format!("{name} {value}\n"));
+            text += &family(name, "gauge", help, &format!("{name} {value}\n"));
         }
         text
     }
+}
+
+/// All that there is of one metric.
+pub(super) fn family(name: &str, kind: &str, help: &str, rows: &str) -> String {
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}")
 }

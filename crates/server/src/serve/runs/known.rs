@@ -2,6 +2,7 @@
 //!
 //! `runner exec` has the file of its standard error open, and with it the lock on this file, until it ends.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::PathBuf;
@@ -131,14 +132,6 @@ impl RunDirectory {
         }))
     }
 
-    /// How the run ended; `None`: it has no report.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub(super) fn outcome(&self) -> io::Result<Option<Outcome>> {
-        Ok(Known::read("", self.clone())?.and_then(|known| Some(known.report?.outcome)))
-    }
-
     /// The process of `runner exec`.
     pub(super) fn pid(&self) -> io::Result<Option<i32>> {
         let event = self.first_event()?.unwrap_or_default();
@@ -156,6 +149,15 @@ pub(super) struct Report {
     error: Option<ReportError>,
     pub(super) outputs: Vec<Output>,
     output: Option<Value>,
+    pub(super) timings_ms: BTreeMap<String, f64>,
+    pub(super) denials: Vec<Denial>,
+}
+
+/// Denied operations of the body.
+#[derive(Debug, Deserialize)]
+pub(super) struct Denial {
+    pub(super) kind: String,
+    pub(super) count: u64,
 }
 
 #[derive(Debug, Deserialize)]

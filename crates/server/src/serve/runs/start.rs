@@ -251,8 +251,8 @@ async fn begin(server: Shared, run: &RunDirectory, mut child: Child) -> Result<(
     tokio::spawn(async move {
         // It may be lost only with this process.
         let _ended = child.wait().await;
-        let ended = blocking(move || run.outcome()).await;
-        server.runs.count(ended.ok().flatten());
+        let known = blocking(move || Known::read("", run)).await;
+        server.runs.count(known.ok().flatten());
     });
     Ok(())
 }

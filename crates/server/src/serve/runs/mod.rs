@@ -30,7 +30,7 @@ use super::error::ApiError;
 use super::events::output;
 use super::files::{host_failed, send};
 use super::flags::Flags;
-use super::metrics::family;
+use super::metrics::gauge;
 use super::parameters::text;
 use super::query::Query;
 use super::routes::{Content, Route, document, schema};
@@ -112,8 +112,7 @@ impl Runs {
         let mut text = totals.render();
         let store = self.store.as_ref().ok();
         if let Some(live) = store.and_then(|(store, _)| store.live().ok()) {
-            let row = format!("runner_runs {live}\n");
-            text += &family("runner_runs", "gauge", "Runs in progress.", &row);
+            text += &gauge("runner_runs", "Runs in progress.", live);
         }
         text
     }

@@ -24,6 +24,7 @@ mod host;
 mod access;
 mod api;
 mod commands;
+mod delay;
 mod document;
 mod documentation;
 mod files;

@@ -14,7 +14,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -102,13 +102,21 @@ async fn serve_tcp(
     let token = front.tcp_router.is_none().then_some(token);
     let accept = async || {
         let (stream, _address) = listener.accept().await?;
-        // An event that follows another would wait for its acknowledgement, which takes 40 ms.
-        stream.set_nodelay(true)?;
+        let stream = without_delay(stream)?;
         let port = stream.local_addr()?.port();
         let token = token.clone();
         Ok(Some((stream, Entrance::Tcp { token, port })))
     };
     accept_all(accept, &front, stopped).await;
+}
+
+/// Sends each piece at once: one that follows another would wait for its acknowledgement, which takes 40 ms.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(super) fn without_delay(stream: TcpStream) -> std::io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Accepts until the server stops. `accept` returns `None` for a client that is not served.

@@ -1,5 +1,6 @@
 //! Clients that have no key, another's key, or send what no SDK sends.
 
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::api::{is_on_a_command_line, serve};
@@ -158,6 +159,36 @@ fn a_port_of_a_sandbox_is_for_clients_with_its_token() {
         // curl sends no header without a value.
         assert!([400, 501].contains(&reply.status), "{number}: {reply:?}");
     }
+}
+
+/// No call about a sandbox asks another one, also after the start of a server.
+#[test]
+fn a_supervisor_that_does_not_answer_holds_up_no_call_about_another_sandbox() {
+    let mut service = Service::new();
+    service.create();
+    let silent = service.api.host.supervisor();
+    let one = service.create();
+    kill_process(silent, Signal::STOP).expect("stopped");
+    service.restart();
+    let path = format!("/sandboxes/{}", one.id);
+    let found = service.control("GET", &path, None).expect(200).json();
+    assert_eq!(found["sandboxID"], json!(one.id));
+    service.envd(&one, &[], "/health", None).expect(204);
+    let timeout = json!({ "timeout": 60 });
+    let moved = service.control("POST", &format!("{path}/timeout"), Some(&timeout));
+    moved.expect(204);
+    service.control("DELETE", &path, None).expect(204);
+    service.control("GET", &path, None).expect(404);
+    service.envd(&one, &[], "/health", None).expect(502);
+    for id in ["none", "tcp.x", "..%2fx", "%ff"] {
+        let missing = service.control("GET", &format!("/sandboxes/{id}"), None);
+        assert!(
+            [400, 404].contains(&missing.status),
+            "{id}: {}",
+            missing.text()
+        );
+    }
+    kill_process(silent, Signal::KILL).expect("killed");
 }
 
 /// The error at the end of a stream.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::host::Host;
@@ -227,14 +227,20 @@ fn the_next_server_removes_the_sandboxes_of_a_killed_one() {
     assert_eq!(names(&host), ["mcp.own"]);
 }
 
+/// Also while the supervisor of another sandbox does not answer.
 #[test]
 fn a_session_ends_with_its_sandbox() {
     let host = Host::new();
     // Longer than a loaded host needs to answer to `initialize`.
     let server = Server::start(&host, "[--idle-timeout, 4s]", &[]);
+    host.create("silent", &[]);
+    let silent = host.supervisor();
+    kill_process(silent, Signal::STOP).expect("stopped");
     let (idle, listening) = (server.open(Way::Unix), server.open(Way::Tcp));
     let mut stream = read_stream(&listening);
-    eventually("the sandboxes have ended", || host.list().is_empty());
+    eventually("the sandboxes have ended", || {
+        host.files("sandboxes").len() == 1
+    });
     let after = idle.send(&tool_call("execute_command", &json!({"command": "true"})));
     // If it has not been noticed yet.
     if after.status == 200 {
@@ -251,7 +257,8 @@ fn a_session_ends_with_its_sandbox() {
     }
     // Its stream ends with it.
     assert!(stream.wait().expect("waited").success());
-    host.assert_empty();
+    kill_process(silent, Signal::CONT).expect("continued");
+    assert_eq!(names(&host), ["silent"]);
 }
 
 #[test]

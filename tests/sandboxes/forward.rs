@@ -1,35 +1,25 @@
 //! `runner sandbox forward`.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use sys::link::{self, Message};
 
 use crate::authority::{MALFORMED, VERSION, answer, connect};
-use crate::host::Host;
+use crate::host::{Host, Running};
 use support::invariants::eventually;
 use support::{has_cgroup, skip};
 
-/// A process that forwards; dropping it ends it.
-struct Forwarding {
-    child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
-}
+/// A process that forwards; it ends with the sandbox.
+struct Forwarding(Running);
 
 impl Forwarding {
     fn start(host: &Host, flags: &[&str], ports: &[&str]) -> Self {
         let words = [&["sandbox", "forward"], flags, &["one"], ports].concat();
-        let mut child = host
-            .command(&words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Self { child, lines }
+        Self(host.spawn(&words))
     }
 
     /// Forwards a free port, and returns its address.
@@ -44,20 +34,17 @@ impl Forwarding {
     }
 
     fn line(&mut self) -> String {
-        self.lines.next().expect("a line").expect("read")
+        self.0.lines.next().expect("a line").expect("read")
     }
 
     /// Waits for its end. Returns exit code and standard error.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut stderr = String::new();
-        let pipe = self.child.stderr.as_mut().expect("a pipe");
-        pipe.read_to_string(&mut stderr).expect("text");
-        (self.child.wait().expect("waited").code(), stderr)
+    fn end(self) -> (Option<i32>, String) {
+        self.0.end()
     }
 
     /// Ends it. Returns standard error.
     fn kill(mut self) -> String {
-        self.child.kill().expect("killed");
+        self.0.child.kill().expect("killed");
         let (code, stderr) = self.end();
         assert_eq!(code, None);
         stderr
@@ -217,7 +204,7 @@ fn a_server_that_floods_or_reads_nothing_holds_up_nobody() {
         });
     }
     assert_eq!(ask(echo, b"through"), b"through");
-    let status = std::fs::read_to_string(format!("/proc/{}/status", forwarding.child.id()));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", forwarding.0.child.id()));
     let status = status.expect("it runs");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());

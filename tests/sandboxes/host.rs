@@ -1,8 +1,9 @@
 //! One user's sandboxes, with a runtime directory of the test's own.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -19,6 +20,21 @@ pub struct Said {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
+}
+
+/// `runner` that goes on, and the lines that it prints.
+pub struct Running {
+    pub child: Child,
+    pub lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// Waits for its end. Returns exit code and standard error.
+    pub fn end(self) -> (Option<i32>, String) {
+        let output = self.child.wait_with_output().expect("waited");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    }
 }
 
 /// Prints the rights and surroundings of a command.
@@ -101,6 +117,18 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the runner starts")
+    }
+
+    /// Starts `runner WORDS…`, whose output is piped.
+    pub fn spawn(&self, words: &[&str]) -> Running {
+        let mut child = self
+            .command(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the runner starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Running { child, lines }
     }
 
     /// What `ls --json` says.

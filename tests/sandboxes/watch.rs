@@ -1,38 +1,27 @@
 //! `runner sandbox watch`.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::host::Host;
+use crate::host::{Host, Running};
 use support::invariants::eventually;
 
 /// A watch that has begun.
-struct Watching {
-    child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
-}
+struct Watching(Running);
 
 impl Watching {
     fn start(host: &Host, words: &[&str]) -> Self {
-        let words = [&["sandbox", "watch"], words].concat();
-        let mut child = host
-            .command(&words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let mut watching = Self { child, lines };
+        let mut watching = Self(host.spawn(&[&["sandbox", "watch"], words].concat()));
         assert_eq!(watching.event(), Some(json!({ "type": "started" })));
         watching
     }
 
     /// `None` at the end.
     fn event(&mut self) -> Option<Value> {
-        let line = self.lines.next()?.expect("a line of text");
+        let line = self.0.lines.next()?.expect("a line of text");
         // What a terminal would show.
         assert!(!line.chars().any(spec::path::is_hidden), "{line:?}");
         Some(serde_json::from_str(&line).expect("a document"))
@@ -56,15 +45,13 @@ impl Watching {
     /// Exit code and standard error.
     fn end(mut self) -> (Option<i32>, String) {
         while self.event().is_some() {}
-        let output = self.child.wait_with_output().expect("waited");
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+        self.0.end()
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(self.0.child.id())
+            .ok()
+            .and_then(Pid::from_raw);
         kill_process(pid.expect("a pid"), signal).expect("sent");
     }
 }

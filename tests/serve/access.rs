@@ -23,6 +23,10 @@ pub struct Tcp {
 
 impl Tcp {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    pub fn with(flags: &[&str]) -> Self {
         let host = Host::new();
         let token = host.ground.write("token", format!("{TOKEN}\n"));
         std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).expect("set");
@@ -31,7 +35,7 @@ impl Tcp {
         let run_templates = host.ground.write("runs.yaml", RUN_TEMPLATES);
         std::fs::set_permissions(&run_templates, PermissionsExt::from_mode(0o644)).expect("set");
         let plain = |path: &std::path::Path| path.to_str().expect("a plain path").to_owned();
-        let flags = [
+        let own = [
             "--listen",
             "127.0.0.1:0",
             "--token-file",
@@ -41,7 +45,7 @@ impl Tcp {
             "--run-templates",
             &plain(&run_templates),
         ];
-        let server = Server::start(&host, &flags);
+        let server = Server::start(&host, &[&own, flags].concat());
         let port = server.chosen_port();
         Self {
             api: Api { server, host },

@@ -208,10 +208,10 @@ pub fn create_at_once(servers: &[&Server], count: usize, write_out: &str) -> Vec
         .zip(servers.iter().cycle())
         .map(|(number, server)| {
             let body = serde_json::json!({ "name": format!("n{number}") }).to_string();
-            let mut curl = Command::new("curl");
-            curl.args(["-s", "-o", "/dev/null", "-w", write_out, "-d", &body]);
+            let words = ["-o", "/dev/null", "-w", write_out, "-d", &body];
+            let mut curl = curl(&words);
             curl.arg("--unix-socket").arg(&server.socket);
-            curl.arg("http://runner/v1/sandboxes");
+            curl.arg(url("/v1/sandboxes"));
             curl.stdout(Stdio::piped()).spawn().expect("started")
         })
         .collect();

@@ -24,12 +24,14 @@ mod host;
 mod access;
 mod api;
 mod commands;
+mod delay;
 mod document;
 mod documentation;
 mod files;
 mod hostile;
 mod killed;
 mod limits;
+mod nginx;
 mod ports;
 mod runs;
 mod runs_hostile;
@@ -37,6 +39,7 @@ mod sandboxes;
 mod systemd;
 mod terminals;
 mod totals;
+mod unread;
 mod watch;
 
 /// How the attempts of `escapes` become commands: through the API of a server of their own.

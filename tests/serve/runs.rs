@@ -294,6 +294,30 @@ fn a_run_takes_a_bundle_inputs_and_files_and_has_a_result() {
     );
 }
 
+/// By names that no body can choose.
+#[test]
+fn phases_and_denials_of_runs_are_counted() {
+    let runs = Runs::new();
+    let script = "unshare -r true; unshare -r true; exit 3";
+    let id = runs.start("", script, &json!({ "args": ["mysterious"] }));
+    runs.end(&id);
+    // The server counts a run once its process has ended.
+    let metrics = || runs.api.get("/metrics").expect(200).text();
+    let total = "\nrunner_runs_total{outcome=\"exited\"} 1\n";
+    eventually("it is counted", || metrics().contains(total));
+    let text = metrics();
+    for line in [
+        "runner_run_denials_total{kind=\"syscall\"} 2",
+        "runner_run_denials_total{kind=\"net\"} 0",
+        "runner_run_phase_seconds_count{phase=\"prepare\"} 1",
+        "runner_run_phase_seconds_bucket{phase=\"body\",le=\"+Inf\"} 1",
+        "runner_runs 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("mysterious"), "{text}");
+}
+
 #[test]
 fn each_end_of_a_run_has_its_state_and_code() {
     let runs = Runs::new();
@@ -625,6 +649,56 @@ fn the_same_key_is_one_run() {
         .map(|reply| reply.json()["id"].clone())
         .collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
+/// Also by a server that was started since.
+#[test]
+fn a_key_of_another_request_is_refused() {
+    let runs = Runs::new();
+    let bundle = format!("bundle=@{}", runs.bundle("", "true"));
+    let other = runs.api.host.ground.write("other", "no bundle");
+    let other = format!("bundle=@{}", other.display());
+    let document = "run={\"args\": [\"x\"]}";
+    let (one, two) = ("file.one=1", "file.two=2");
+    let key = ["-H", "Idempotency-Key: a key"];
+    let parts = [document, &bundle, one, two];
+    let first = runs.form(&key, &parts).expect(201).json()["id"].clone();
+    let check = |runs: &Runs| {
+        // Each form has a boundary of its own.
+        for same in [parts, [document, two, &bundle, one]] {
+            assert_eq!(runs.form(&key, &same).expect(200).json()["id"], first);
+        }
+        for another in [
+            &["run={\"args\": [\"y\"]}", &bundle, one, two][..],
+            &[document, &other, one, two],
+            &[document, &bundle, "file.one=2", "file.two=1"],
+            &[document, &bundle, one, "file.three=2"],
+            &[document, &bundle, one],
+            &[&bundle, one, two],
+        ] {
+            let refused = runs.form(&key, another).expect(422);
+            assert_eq!(refused.code(), "idempotency_key_reused", "{another:?}");
+        }
+        let list = runs.api.get("/v1/runs").expect(200).json();
+        assert_eq!(list["runs"].as_array().map(Vec::len), Some(1), "{list}");
+        assert_eq!(runs.uploads(), 0);
+    };
+    check(&runs);
+    runs.end(first.as_str().expect("an id"));
+    let runs = runs.restart(|_api| ());
+    check(&runs);
+    // A refused bundle is not kept.
+    let bundles = std::fs::read_dir(runs.ends.0.join("bundles")).expect("there");
+    assert_eq!(bundles.count(), 1);
+    // A run that an older version has started has no digest, and is that of each request.
+    let request = runs.directory(first.as_str().expect("an id"));
+    let request = request.join("request.json");
+    let text = std::fs::read_to_string(&request).expect("there");
+    let mut record: Value = serde_json::from_str(&text).expect("a document");
+    let record = record.as_object_mut().expect("fields");
+    record.remove("request_digest").expect("one");
+    std::fs::write(&request, serde_json::to_vec(record).expect("text")).expect("written");
+    assert_eq!(runs.form(&key, &[&bundle]).expect(200).json()["id"], first);
 }
 
 #[test]

@@ -177,6 +177,9 @@ fn a_supervisor_that_does_not_answer_holds_up_no_other_sandbox() {
     api.get("/v1/sandboxes/one").expect(200);
     let done = api.post("/v1/sandboxes/one/commands", &json!({ "argv": ["true"] }));
     done.expect(200);
+    let metrics = api.get("/metrics").expect(200).text();
+    assert!(metrics.contains("\nrunner_serve_calls 0\n"), "{metrics}");
+    assert!(!metrics.contains("runner_sandboxes"), "{metrics}");
     // It counts, and so does one whose supervisor was killed until its init has ended.
     api.create("two");
     let refused = api.post("/v1/sandboxes", &json!({ "name": "three" }));

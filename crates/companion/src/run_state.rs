@@ -1,6 +1,8 @@
 //! What clients of a server or of workers are told of a run: its state and the code of its failure, from what
 //! `runner exec` reported.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -66,6 +68,15 @@ pub struct RunReport {
     error: Option<ReportError>,
     pub outputs: Vec<OutputFile>,
     pub output: Option<Value>,
+    pub timings_ms: BTreeMap<String, f64>,
+    pub denials: Vec<Denial>,
+}
+
+/// Denied operations of the body.
+#[derive(Debug, Deserialize)]
+pub struct Denial {
+    pub kind: String,
+    pub count: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -90,6 +90,19 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 9] = [
+        Self::Prepare,
+        Self::Unpack,
+        Self::Plan,
+        Self::Sources,
+        Self::Stage,
+        Self::Launch,
+        Self::Body,
+        Self::Sync,
+        Self::Clean,
+    ];
+
     /// The name in reports and events.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -24,6 +24,8 @@ const IDLE_TIMEOUT_VARIABLE: &str = "RUNNER_OPT_IDLE_TIMEOUT";
 
 /// How long the end of a cancelled creation may take.
 const CREATION_END: Duration = Duration::from_secs(2);
+/// How long a supervisor may take to describe its sandbox.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// How long a removal may take.
 const REMOVAL_END: Duration = Duration::from_secs(10);
 
@@ -125,20 +127,21 @@ impl Sandbox {
 
     /// What `runner sandbox ls` says of it; `None`: it has ended.
     pub(super) async fn state(&self) -> io::Result<Option<SandboxState>> {
-        let mut command = Command::new(self.program.path());
-        command.args(["sandbox", "ls", "--json"]);
-        let output = command.stdin(Stdio::null()).output().await?;
-        if !output.status.success() {
-            let message = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(io::Error::other(message.trim_end().to_owned()));
+        let output = self.run_verb(&["ls", "--json"], ANSWER_TIME).await?;
+        if output.status.success() {
+            let listing: SandboxListing = serde_json::from_slice(&output.stdout)?;
+            return Ok(listing.sandboxes.into_iter().next());
         }
-        let listing: SandboxListing = serde_json::from_slice(&output.stdout)?;
-        let mut sandboxes = listing.sandboxes.into_iter();
-        Ok(sandboxes.find(|sandbox| sandbox.name.as_str() == self.name))
+        let message = String::from_utf8_lossy(&output.stderr);
+        let has_code = |code| message.lines().any(|line| line.ends_with(code));
+        match has_code(" (no_sandbox)") || has_code(" (sandbox_ending)") {
+            true => Ok(None),
+            false => Err(io::Error::other(message.trim_end().to_owned())),
+        }
     }
 
     /// Whether it has ended for certain.
-    pub(super) async fn has_ended(&self) -> bool {
+    pub(crate) async fn has_ended(&self) -> bool {
         matches!(self.state().await, Ok(None))
     }
 
@@ -176,10 +179,15 @@ impl Sandbox {
     }
 
     async fn run_removal(&self, patience: Duration) -> io::Result<Output> {
+        self.run_verb(&["rm", "-f", "-q"], patience).await
+    }
+
+    /// `runner sandbox WORDS… NAME`, which asks no other sandbox.
+    async fn run_verb(&self, words: &[&str], patience: Duration) -> io::Result<Output> {
         let mut command = Command::new(self.program.path());
-        command.args(["sandbox", "rm", "-f", "-q", &self.name]);
-        let removed = command.stdin(Stdio::null()).kill_on_drop(true).output();
-        tokio::time::timeout(patience, removed)
+        command.arg("sandbox").args(words).arg(&self.name);
+        let done = command.stdin(Stdio::null()).kill_on_drop(true).output();
+        tokio::time::timeout(patience, done)
             .await
             .unwrap_or_else(|_elapsed| Err(io::Error::other("the supervisor does not answer")))
     }

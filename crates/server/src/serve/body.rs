@@ -18,7 +18,7 @@ use super::server::Place;
 use spec::path::escape;
 
 /// Most bytes of a document that a client sends.
-const DOCUMENT_BYTES_MAX: usize = 1 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// A client that sends or takes nothing for this time has gone.
 pub(super) const STALL: Duration = Duration::from_secs(30);
@@ -56,11 +56,21 @@ pub(super) async fn read_json<Document: DeserializeOwned>(
     body: Body,
 ) -> Result<Document, ApiError> {
     let bytes = read_bytes(body, DOCUMENT_BYTES_MAX).await?;
-    let malformed = |problem: &str| {
-        let message = format!("the body is not the expected document: {problem}");
+    parse_document("the body", &bytes)
+}
+
+/// Reads a document of a request. `what` has it.
+///
+/// # Errors
+/// 400.
+pub(super) fn parse_document<Document: DeserializeOwned>(
+    what: &str,
+    bytes: &[u8],
+) -> Result<Document, ApiError> {
+    parse(bytes).map_err(|problem| {
+        let message = format!("{what} is not the expected document: {problem}");
         ApiError::bad_request("document", message).with_hint("GET /openapi.json describes it")
-    };
-    parse(&bytes).map_err(|problem| malformed(&problem))
+    })
 }
 
 /// Reads all of a request.

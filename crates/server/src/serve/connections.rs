@@ -9,24 +9,24 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use hyper::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use companion::complain;
 
 use super::access::{Access, Token, check_host, check_origin, check_peer, check_token};
-use super::body::STALL;
+use super::body::{DOCUMENT_BYTES_MAX, STALL};
 use super::error::ApiError;
 use super::listeners::Listeners;
 use super::metrics::Refused;
 use super::server::Shared;
+use super::unread::{Drained, Limits, ReportedBody, Unread};
 use super::write_timeout::WriteTimeout;
 
 /// Most connections of each socket; more wait.
@@ -35,6 +35,9 @@ const CONNECTIONS_MAX: usize = 256;
 /// A client that sends the head of a request slower, or keeps a connection without one, is closed.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// How long the rest of a request that was answered before it was read is dropped.
+const UNREAD_TIME: Duration = Duration::from_secs(10);
 
 /// How long to wait when the process or the host has no descriptors left.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
@@ -99,13 +102,21 @@ async fn serve_tcp(
     let token = front.tcp_router.is_none().then_some(token);
     let accept = async || {
         let (stream, _address) = listener.accept().await?;
-        // An event that follows another would wait for its acknowledgement, which takes 40 ms.
-        stream.set_nodelay(true)?;
+        let stream = without_delay(stream)?;
         let port = stream.local_addr()?.port();
         let token = token.clone();
         Ok(Some((stream, Entrance::Tcp { token, port })))
     };
     accept_all(accept, &front, stopped).await;
+}
+
+/// Sends each piece at once: one that follows another would wait for its acknowledgement, which takes 40 ms.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(super) fn without_delay(stream: TcpStream) -> std::io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Accepts until the server stops. `accept` returns `None` for a client that is not served.
@@ -173,12 +184,24 @@ async fn attend(
     front: Front,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request| answer(request, entrance.clone(), front.clone()));
+    let limits = Limits {
+        time: UNREAD_TIME,
+        // What would have been read of a request that was not refused.
+        bytes: front.server.max_file.max(DOCUMENT_BYTES_MAX as u64),
+    };
+    let unread = Unread::default();
+    let stream = WriteTimeout::new(stream, STALL);
+    let stream = Drained::new(stream, unread.clone(), limits);
+    let service = service_fn(move |request| {
+        let (entrance, front) = (entrance.clone(), front.clone());
+        let answer = move |request| answer(request, entrance, front);
+        unread.clone().watch(request, answer)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(WriteTimeout::new(stream, STALL)), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::pin!(connection);
     // An error is that of a client that has gone or speaks no HTTP: nobody is left to tell.
@@ -192,7 +215,7 @@ async fn attend(
 }
 
 async fn answer(
-    mut request: Request<Incoming>,
+    mut request: Request<ReportedBody>,
     entrance: Entrance,
     front: Front,
 ) -> Result<Response, Infallible> {
@@ -216,7 +239,7 @@ async fn answer(
 }
 
 /// What the client of a request may do.
-fn enter(request: &Request<Incoming>, entrance: &Entrance) -> Result<Access, ApiError> {
+fn enter<Body>(request: &Request<Body>, entrance: &Entrance) -> Result<Access, ApiError> {
     let headers = request.headers();
     match entrance {
         Entrance::Unix => {

@@ -1,8 +1,9 @@
 //! Counters in the text format of Prometheus. No label has a value that a client or a body chooses.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
+
+use super::types::SandboxList;
 
 /// Why a connection or a request was refused before it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,15 +51,6 @@ pub(super) struct Metrics {
     refused: Mutex<BTreeMap<Refused, u64>>,
 }
 
-/// What is counted when it is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Gauges {
-    pub(super) calls: usize,
-    pub(super) sandboxes: usize,
-    pub(super) paused: usize,
-    pub(super) commands: usize,
-}
-
 impl Metrics {
     pub(super) fn answered(&self, method: &'static str, path: &'static str, status: u16) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,53 +71,49 @@ impl Metrics {
         }
     }
 
-    pub(super) fn render(&self, gauges: Gauges) -> String {
-        let mut text = String::new();
-        let mut head = |name: &str, kind: &str, help: &str, rows: String| {
-            // A string takes everything.
-            let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}");
-        };
+    /// `calls` are in progress. Without a list of the sandboxes their numbers are not there.
+    pub(super) fn render(&self, calls: usize, list: Option<&SandboxList>) -> String {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = requests.iter().map(|((method, path, status), count)| {
             format!("runner_serve_requests_total{{method=\"{method}\",path=\"{path}\",status=\"{status}\"}} {count}\n")
         });
-        head(
+        let mut text = family(
             "runner_serve_requests_total",
             "counter",
             "Answers since the start.",
-            rows.collect(),
+            &rows.collect::<String>(),
         );
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = Refused::ALL.iter().map(|(why, name)| {
             let count = refused.get(why).copied().unwrap_or_default();
             format!("runner_serve_refused_total{{why=\"{name}\"}} {count}\n")
         });
-        head(
+        text += &family(
             "runner_serve_refused_total",
             "counter",
             "Connections and calls that were refused.",
-            rows.collect(),
+            &rows.collect::<String>(),
         );
-        for (name, help, value) in [
-            ("runner_serve_calls", "Calls in progress.", gauges.calls),
-            (
-                "runner_sandboxes",
-                "Sandboxes of this user.",
-                gauges.sandboxes,
-            ),
-            (
-                "runner_sandboxes_paused",
-                "Paused sandboxes of this user.",
-                gauges.paused,
-            ),
-            (
-                "runner_sandbox_commands",
-                "Commands that run in sandboxes of this user.",
-                gauges.commands,
-            ),
-        ] {
-            head(name, "gauge", help, format!("{name} {value}\n"));
-        }
-        text
+        text += &gauge("runner_serve_calls", "Calls in progress.", calls);
+        let Some(SandboxList { sandboxes }) = list else {
+            return text;
+        };
+        let paused = sandboxes.iter().filter(|sandbox| sandbox.is_paused);
+        let commands = sandboxes.iter().map(|sandbox| sandbox.commands.len());
+        let help = "Sandboxes of this user.";
+        text += &gauge("runner_sandboxes", help, sandboxes.len());
+        let help = "Paused sandboxes of this user.";
+        text += &gauge("runner_sandboxes_paused", help, paused.count());
+        let help = "Commands that run in sandboxes of this user.";
+        text + &gauge("runner_sandbox_commands", help, commands.sum())
     }
+}
+
+pub(super) fn gauge(name: &str, help: &str, value: usize) -> String {
+    family(name, "gauge", help, &format!("{name} {value}\n"))
+}
+
+/// All that there is of one metric.
+pub(super) fn family(name: &str, kind: &str, help: &str, rows: &str) -> String {
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}")
 }

@@ -33,6 +33,7 @@ mod templates;
 mod terminal;
 mod terminals;
 mod types;
+mod unread;
 mod verbs;
 mod watching;
 mod write_timeout;

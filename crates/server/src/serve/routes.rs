@@ -1,6 +1,7 @@
 //! The routes: one table, of which the router and the OpenAPI document are made.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::body::{Held, json, set_type};
 use super::error::ApiError;
-use super::metrics::{Gauges, Refused};
+use super::metrics::Refused;
 use super::parameters::{MODE, Parameter, path_parameter, switch, text};
 use super::server::{PLACE, Server, Shared};
 use super::types::{
@@ -104,6 +105,9 @@ impl Route {
         self
     }
 }
+
+/// How long all supervisors may take to describe their sandboxes for `/metrics`.
+const METRICS_TIME: Duration = Duration::from_secs(2);
 
 const SANDBOX: &str = "/v1/sandboxes/{name}";
 const COMMANDS: &str = "/v1/sandboxes/{name}/commands";
@@ -446,18 +450,14 @@ async fn health() -> Response {
     )
 }
 
-async fn metrics(State(server): State<Shared>) -> Result<Response, ApiError> {
-    let sandboxes = server.verbs.list().await?.sandboxes;
-    let mut text = server.metrics.render(Gauges {
-        calls: server.max_calls - server.calls.available_permits(),
-        sandboxes: sandboxes.len(),
-        paused: sandboxes.iter().filter(|sandbox| sandbox.is_paused).count(),
-        commands: sandboxes.iter().map(|sandbox| sandbox.commands.len()).sum(),
-    });
+async fn metrics(State(server): State<Shared>) -> Response {
+    let list = server.verbs.list_within(METRICS_TIME).await;
+    let calls = server.max_calls - server.calls.available_permits();
+    let mut text = server.metrics.render(calls, list.ok().flatten().as_ref());
     text += &server.runs.metrics();
     let mut response = text.into_response();
     set_type(&mut response, "text/plain; version=0.0.4");
-    Ok(response)
+    response
 }
 
 async fn openapi_document() -> Response {

@@ -151,33 +151,16 @@ pub(super) async fn make(
         (None, Access::Owner) => None,
         (None, Access::Templates | Access::E2b) => Some(access.sandbox(&random_name()?)?),
     };
-    let flags = server.flags_for(access, wanted)?;
-    let mut command = words([verb]);
-    // Before the flags of the client, which may end with one that takes a value.
-    command.extend(
-        name.iter()
-            .map(|name| OsString::from(format!("--name={name}"))),
-    );
-    let idle = setup.idle.map(|idle| idle.as_millis());
-    command.extend(idle.map(|idle| format!("--idle-timeout={idle}ms").into()));
     let directory = server.workspace.make().map_err(host_failed)?;
-    let labels = wanted.labels.iter().chain(&setup.labels);
-    let of_template = wanted.template.as_ref().map(|name| (TEMPLATE, name));
-    let labels = labels.map(|(name, value)| (name.as_str(), value));
-    let file = write_pairs(directory.path(), "labels", labels.chain(of_template))?;
-    command.extend(file.map(|file| flag("--label-file", &file)));
-    let variables = setup.variables.iter();
-    let variables = variables.map(|(name, value)| (name.as_str(), value));
-    let file = write_pairs(directory.path(), "variables", variables)?;
-    command.extend(file.map(|file| flag("--env-file", &file)));
-    command.extend(flags.into_iter().map(OsString::from));
-    // The last one counts. After a flag without its value it is refused as that value.
-    let total = setup.total.map(|total| total.as_millis());
-    command.extend(total.map(|total| format!("--timeout={total}ms").into()));
-    if let Some(snapshot) = setup.snapshot {
-        command.extend(["--".into(), snapshot.into_os_string()]);
-    }
-    let command = server.verbs.command(command);
+    let creation = Creation {
+        verb,
+        name: name.as_ref(),
+        label_file: write_labels(directory.path(), wanted, &setup)?,
+        variable_file: write_pairs(directory.path(), "variables", &setup.variables)?,
+        setup,
+        flags: server.flags_for(access, wanted)?,
+    };
+    let command = server.verbs.command(creation.words());
     // The files are there until it ends, also if the client goes meanwhile.
     let started = finish_in_place(async move {
         let printed = Verbs::run_command(command).await;
@@ -189,16 +172,56 @@ pub(super) async fn make(
     })?;
     let printed = String::from_utf8_lossy(&printed.stdout);
     let printed = printed.trim_end();
-    let found = SandboxName::parse(printed)
-        .ok()
-        .filter(|found| name.as_ref().is_none_or(|name| name == found));
-    let Some(found) = found else {
-        let printed = escape(printed.as_bytes());
-        return Err(ApiError::failed(format!(
-            "`runner sandbox {verb}` printed `{printed}` instead of a name"
-        )));
-    };
-    server.sandbox(access, &found).await
+    match SandboxName::parse(printed) {
+        Ok(made) if name.is_none_or(|name| name == made) => server.sandbox(access, &made).await,
+        Ok(_) | Err(_) => {
+            let printed = escape(printed.as_bytes());
+            let message = format!("`runner sandbox {verb}` printed `{printed}` instead of a name");
+            Err(ApiError::failed(message))
+        }
+    }
+}
+
+/// A sandbox that `runner` is to make.
+#[derive(Debug)]
+struct Creation<'name> {
+    verb: &'static str,
+    name: Option<&'name SandboxName>,
+    label_file: Option<PathBuf>,
+    variable_file: Option<PathBuf>,
+    setup: Setup,
+    /// Of the template and the client.
+    flags: Vec<String>,
+}
+
+impl Creation<'_> {
+    /// Words for `runner sandbox`. The last of the flags may lack its value, and takes the word behind it.
+    fn words(self) -> Vec<OsString> {
+        let time = |name: &str, time: Duration| format!("--{name}={}ms", time.as_millis()).into();
+        let Setup {
+            idle,
+            total,
+            snapshot,
+            ..
+        } = self.setup;
+        let defaults = [
+            self.name.map(|name| format!("--name={name}").into()),
+            idle.map(|idle| time("idle-timeout", idle)),
+            self.label_file.map(|file| flag("--label-file", &file)),
+            self.variable_file.map(|file| flag("--env-file", &file)),
+        ];
+        let mut words = words([self.verb]);
+        words.extend(defaults.into_iter().flatten());
+        words.extend(self.flags.into_iter().map(OsString::from));
+        // Of two the last one counts. It is no value that a flag takes.
+        words.extend(total.map(|total| time("timeout", total)));
+        words.extend(
+            snapshot
+                .into_iter()
+                .flat_map(|file| ["--".into(), file.into()]),
+        );
+        words
+    }
 }
 
 fn flag(name: &str, value: &Path) -> OsString {
@@ -208,14 +231,29 @@ fn flag(name: &str, value: &Path) -> OsString {
     word
 }
 
+/// Writes the labels of the client, those of the server, and the name of the template. Of two with a name the last
+/// one counts.
+fn write_labels(
+    directory: &Path,
+    wanted: &CreateSandbox,
+    setup: &Setup,
+) -> Result<Option<PathBuf>, ApiError> {
+    let of_template = wanted.template.as_ref();
+    let of_template = of_template.map(|name| (TEMPLATE.to_owned(), name.clone()));
+    let mut labels = wanted.labels.clone();
+    labels.extend(setup.labels.clone());
+    labels.extend(of_template);
+    write_pairs(directory, "labels", &labels)
+}
+
 /// Writes names and values as `env -0` does, where no other user reads them. `None`: there are none.
 ///
 /// # Errors
 /// 400: one has a NUL; 500.
-fn write_pairs<'pair>(
+fn write_pairs(
     directory: &Path,
     name: &str,
-    pairs: impl Iterator<Item = (&'pair str, &'pair String)>,
+    pairs: &BTreeMap<String, String>,
 ) -> Result<Option<PathBuf>, ApiError> {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -329,4 +367,39 @@ async fn done(
     command.extend(words(["--", at.name.as_str()]));
     server.verbs.run(command).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_client_follow_those_that_it_may_replace() {
+        let name = SandboxName::parse("one").expect("a name");
+        let time = |seconds| Some(Duration::from_secs(seconds));
+        let creation = |setup, name, file: Option<&str>| Creation {
+            verb: "create",
+            name,
+            label_file: file.map(PathBuf::from),
+            variable_file: file.map(PathBuf::from),
+            setup,
+            flags: vec!["-m".to_owned()],
+        };
+        let setup = Setup {
+            idle: time(1),
+            total: time(2),
+            snapshot: Some("-s".into()),
+            ..Setup::default()
+        };
+        for (creation, expected) in [
+            (creation(Setup::default(), None, None), "create -m"),
+            (
+                creation(setup, Some(&name), Some("/f")),
+                "create --name=one --idle-timeout=1000ms --label-file=/f --env-file=/f -m --timeout=2000ms -- -s",
+            ),
+        ] {
+            let words = creation.words().join(" ".as_ref());
+            assert_eq!(words, expected);
+        }
+    }
 }

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use super::error::ApiError;
 use super::flags::Flags;
@@ -139,6 +140,20 @@ impl Verbs {
         self.list_by(words(["ls", "--json"])).await
     }
 
+    /// As [`Self::list`]; `None`: a supervisor does not answer in this time.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(super) async fn list_within(
+        &self,
+        time: Duration,
+    ) -> Result<Option<SandboxList>, ApiError> {
+        let printed = self
+            .run_watched(words(["ls", "--json"]), sleep(time))
+            .await?;
+        printed.map(|printed| read_list(&printed)).transpose()
+    }
+
     /// One sandbox of this user.
     ///
     /// # Errors
@@ -150,13 +165,15 @@ impl Verbs {
     }
 
     async fn list_by(&self, words: Vec<OsString>) -> Result<SandboxList, ApiError> {
-        let printed = self.run(words).await?;
-        serde_json::from_slice(&printed.stdout).map_err(|error| {
-            ApiError::failed(format!(
-                "`runner sandbox ls --json` cannot be read: {error}"
-            ))
-        })
+        read_list(&self.run(words).await?)
     }
+}
+
+fn read_list(printed: &Printed) -> Result<SandboxList, ApiError> {
+    serde_json::from_slice(&printed.stdout).map_err(|error| {
+        let message = format!("`runner sandbox ls --json` cannot be read: {error}");
+        ApiError::failed(message)
+    })
 }
 
 /// What a verb printed.
@@ -184,7 +201,7 @@ async fn finish(mut command: Command, end: oneshot::Receiver<()>) -> Result<Prin
             signal(pid, Signal::TERM);
             ended.await
         }
-        () = tokio::time::sleep(VERB_TIME) => {
+        () = sleep(VERB_TIME) => {
             signal(pid, Signal::TERM);
             return Err(ApiError::failed(format!("`runner` did not end in {} s", VERB_TIME.as_secs())));
         }

@@ -1,6 +1,6 @@
 //! The two forms of errors: those of the service and of `/files`, and those of the Connect protocol.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
@@ -14,13 +14,6 @@ const NOT_FOUND: &str = "The sandbox was not found";
 pub(super) fn unsupported(what: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_IMPLEMENTED, "unsupported", what)
         .with_hint("docs/e2b.md has a table of what is supported")
-}
-
-/// Tells the client that the connection ends with this answer.
-pub(super) fn closing(mut response: Response) -> Response {
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(header::CONNECTION, close);
-    response
 }
 
 pub(super) fn unauthorized(message: &str) -> ApiError {

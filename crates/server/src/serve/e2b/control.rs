@@ -110,8 +110,16 @@ impl Service {
 
     /// The sandbox with this id.
     pub(super) async fn find_live(&self, id: &str) -> Result<LiveSandbox, Problem> {
-        let all = self.all().await?;
-        let found = all.into_iter().find(|live| live.record.id == id);
+        let name = Access::E2b.sandbox(id);
+        let name = name.map_err(|_error| Problem::no_sandbox())?;
+        let found = match self.server.verbs.get(&name).await {
+            Ok(sandbox) => self.records.live(sandbox),
+            Err(error) if matches!(error.code(), "no_sandbox" | "sandbox_ending") => {
+                self.records.remove(id);
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
         found.ok_or_else(Problem::no_sandbox)
     }
 
@@ -183,6 +191,10 @@ pub(super) async fn create(
         labels: [(API.to_owned(), E2B.to_owned())].into(),
         ..Setup::default()
     };
+    if calls.records.count() > calls.server.max_sandboxes {
+        // It forgets those that have ended; if it fails now, the next one does.
+        drop(calls.all().await);
+    }
     // A client that goes meanwhile must not leave a sandbox that nobody knows.
     let making = async move {
         let sandbox = make(&calls.server, Access::E2b, &document, "create", setup).await?;

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answers::{Problem, Unary, closing, unsupported};
+use super::answers::{Problem, Unary, unsupported};
 use super::multipart;
 use super::records::Record;
 use super::start::{check_user, check_username};
-use super::{Calls, Service, refuse};
+use super::{Calls, Service};
 use crate::serve::body;
 use crate::serve::error::ApiError;
 use crate::serve::file_programs::{find, malformed, run};
@@ -96,51 +96,29 @@ pub(super) async fn read(
 pub(super) async fn write(
     State(calls): State<Calls>,
     Extension(record): Extension<Arc<Record>>,
-    mut request: Request,
-) -> Response {
-    match upload(&calls, &record, &mut request).await {
-        Ok(written) => written,
-        // Of a file that is refused there may be something left.
-        Err(error) => closing(refuse(request, error.into()).await),
-    }
-}
-
-/// Takes the body of the request when it begins to read it.
-async fn upload(
-    calls: &Calls,
-    record: &Record,
-    request: &mut Request,
-) -> Result<Response, ApiError> {
+    request: Request,
+) -> Result<Response, Problem> {
     check_user(request.headers())?;
     check_encoding(request.headers())?;
-    let path = read_query(request)?.text("path")?;
-    let content_type = request.headers().get(header::CONTENT_TYPE);
+    let path = read_query(&request)?.text("path")?;
+    let (parts, body) = request.into_parts();
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     if let Some(boundary) = form::boundary(content_type)? {
-        let body = std::mem::take(request.body_mut());
-        let written = multipart::receive(calls, record, body, &boundary, path).await?;
+        let written = multipart::receive(&calls, &record, body, &boundary, path).await?;
         return Ok(body::json(StatusCode::OK, &written));
     }
     if content_type != "application/octet-stream" {
-        return Err(ApiError::bad_request(
-            "content_type",
-            "expected the content type application/octet-stream or multipart/form-data",
-        ));
+        let message = "expected the content type application/octet-stream or multipart/form-data";
+        return Err(ApiError::bad_request("content_type", message).into());
     }
-    let path = calls
-        .path(record, path.unwrap_or_default().as_bytes())
-        .await?;
+    let path = path.unwrap_or_default();
+    let path = calls.path(&record, path.as_bytes()).await?;
     let upload = Upload::new(&calls.server, &path).await?;
-    receive(
-        std::mem::take(request.body_mut()),
-        &upload.file,
-        MODE,
-        calls.server.max_file,
-    )
-    .await?;
-    let written = calls.put(record, &upload, &path).await?;
+    receive(body, &upload.file, MODE, calls.server.max_file).await?;
+    let written = calls.put(&record, &upload, &path).await?;
     Ok(body::json(StatusCode::OK, &[written]))
 }
 

@@ -14,7 +14,6 @@ mod start;
 mod watchers;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -22,10 +21,8 @@ use axum::http::HeaderMap;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
-use tokio::time::timeout;
 
 use super::access::Token;
-use super::body::Pieces;
 use super::error::ApiError;
 use super::metrics::Refused;
 use super::ports::{Target, parse_port, pass_on};
@@ -54,9 +51,6 @@ type Calls = Arc<Service>;
 
 /// The port of `envd` in a sandbox, in every URL and header.
 const ENVD_PORT: &str = "49983";
-
-const DRAINED_BYTES_MAX: u64 = 64 << 10;
-const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The version of `envd` that this is compatible with: uploads without multipart, no file metadata.
 const ENVD_VERSION: &str = "0.5.7";
@@ -161,14 +155,14 @@ async fn serve_port(State(calls): State<Calls>, request: Request, next: Next) ->
     let port = std::str::from_utf8(port).unwrap_or_default();
     let target = match parse_port(port) {
         Ok(port) => Target::of_uri(port, request.uri()),
-        Err(error) => return refuse(request, error.into()).await,
+        Err(error) => return Problem::from(error).into_response(),
     };
     match find_record(&calls, request.headers()).await {
         Ok(record) => {
             let answer = pass_on(&calls.server, &record.name, target, request).await;
             answer.unwrap_or_else(|error| Problem::from(error).into_response())
         }
-        Err(problem) => refuse(request, problem).await,
+        Err(problem) => problem.into_response(),
     }
 }
 
@@ -179,7 +173,7 @@ async fn check_key(State(calls): State<Calls>, request: Request, next: Next) -> 
         _ => {
             calls.server.metrics.refused(Refused::Token);
             let message = "the header X-API-Key is missing or wrong: set E2B_API_KEY to the key";
-            refuse(request, answers::unauthorized(message).into()).await
+            Problem::from(answers::unauthorized(message)).into_response()
         }
     }
 }
@@ -195,24 +189,7 @@ async fn check_access_token(
             request.extensions_mut().insert(record);
             next.run(request).await
         }
-        Err(problem) => refuse(request, problem).await,
-    }
-}
-
-/// Reads a short body first: hyper closes a connection with an unread body, and the SDKs would use it for
-/// their next call.
-async fn refuse(request: Request, problem: Problem) -> Response {
-    let drain = async {
-        let mut pieces = Pieces::new(request.into_body(), DRAINED_BYTES_MAX)?;
-        while pieces.next().await?.is_some() {}
-        Ok::<_, ApiError>(())
-    };
-    let is_drained = matches!(timeout(DRAIN_TIME, drain).await, Ok(Ok(())));
-    let response = problem.into_response();
-    if is_drained {
-        response
-    } else {
-        answers::closing(response)
+        Err(problem) => problem.into_response(),
     }
 }
 

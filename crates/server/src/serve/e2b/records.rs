@@ -66,6 +66,10 @@ impl Records {
         lock(&self.0).get(id).cloned()
     }
 
+    pub(super) fn count(&self) -> usize {
+        lock(&self.0).len()
+    }
+
     pub(super) fn remove(&self, id: &str) {
         lock(&self.0).remove(id);
     }

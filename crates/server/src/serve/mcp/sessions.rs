@@ -26,12 +26,15 @@ use crate::serve::metrics::Refused;
 use crate::serve::sandboxes::{Setup, make, random_name};
 use crate::serve::server::Shared;
 use crate::serve::types::CreateSandbox;
+use companion::complain;
 
 /// How often it is looked whether the sandboxes of sessions are there.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Most sessions that begin at once; further ones wait.
 const OPENINGS_MAX: u32 = 8;
+/// How long the start of the server waits for a list of the sandboxes that are left.
+const REMOVALS_TIME: Duration = Duration::from_secs(10);
 /// How long the end of the server waits for sessions that begin.
 const OPENINGS_END: Duration = Duration::from_secs(10);
 
@@ -142,8 +145,14 @@ impl Mcp {
     /// # Errors
     /// They cannot be listed.
     pub(in crate::serve) async fn remove_left(&self) -> Result<(), ApiError> {
+        let Some(list) = self.server.verbs.list_within(REMOVALS_TIME).await? else {
+            let message =
+                "warning: a supervisor does not answer: sandboxes of sessions may be left";
+            complain(message, Some("they end by their idle timeout"));
+            return Ok(());
+        };
         let mut removals = JoinSet::new();
-        for left in self.server.verbs.list().await?.sandboxes {
+        for left in list.sandboxes {
             if left.name.starts_with(&self.prefix) {
                 let sandbox = self.sandbox(left.name, left.run_id);
                 // What is not removed is complained of, and has an idle timeout.
@@ -251,20 +260,9 @@ impl Mcp {
     pub(in crate::serve) async fn watch(self: Arc<Self>) {
         loop {
             sleep(LOOK_EVERY).await;
-            // Before the list, which has the sandboxes of all of them.
-            let sessions = self.open_sessions();
-            if sessions.is_empty() {
-                continue;
-            }
-            // If it cannot be listed now, it can later: a call says meanwhile that the sandbox has ended.
-            let Ok(list) = self.server.verbs.list().await else {
-                continue;
-            };
-            for (id, session) in sessions {
-                let mut names = list.sandboxes.iter().map(|sandbox| &sandbox.name);
-                let has_sandbox = names.any(|name| *name == session.sandbox.name);
+            for (id, session) in self.open_sessions() {
                 let is_open = session.manager.has_session(&id.as_str().into()).await;
-                if !has_sandbox || !is_open.is_ok_and(|is_open| is_open) {
+                if !is_open.is_ok_and(|is_open| is_open) || session.sandbox.has_ended().await {
                     self.end(&id).await;
                 }
             }

@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::body::{ClientGone, Pieces, STALL, channel};
+use super::connections::without_delay;
 use super::error::ApiError;
 use super::routes::{Content, Route};
 use super::server::{InSandbox, Server, Shared, place};
@@ -137,15 +138,7 @@ pub(super) async fn pass_on(
         let _ended = connection.with_upgrades().await;
         drop(holding);
     });
-    let late = async {
-        // The sender is dropped at the end of the request.
-        let _ended = sent.await;
-        tokio::time::sleep(ANSWER_TIME).await;
-    };
-    let mut answer = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(bad_gateway)?,
-        () = late => return Err(gateway_timeout()),
-    };
+    let mut answer = answer_within(ANSWER_TIME, sender.send_request(request), sent).await?;
     headers::check_length(answer.headers()).map_err(bad_gateway)?;
     let switched = answer.headers_mut().remove(header::UPGRADE);
     headers::of_answer(answer.headers_mut(), target.port, &target.prefix);
@@ -166,6 +159,30 @@ pub(super) async fn pass_on(
         });
     }
     Ok(answer.map(Body::new))
+}
+
+/// Waits for the head of an answer, for this time from the end of the request on.
+///
+/// # Errors
+/// 502, 504.
+async fn answer_within<Answer, Error: Display>(
+    time: Duration,
+    answering: impl Future<Output = Result<Answer, Error>>,
+    sent: oneshot::Receiver<()>,
+) -> Result<Answer, ApiError> {
+    let late = async {
+        // The sender is dropped at the end of the request.
+        let _ended = sent.await;
+        tokio::time::sleep(time).await;
+    };
+    tokio::select! {
+        answer = answering => answer.map_err(bad_gateway),
+        () = late => {
+            let seconds = time.as_secs();
+            let message = format!("the server in the sandbox gave no answer in {seconds} s");
+            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "gateway_timeout", message))
+        }
+    }
 }
 
 /// The request for the server, and what ends when its body does.
@@ -228,7 +245,8 @@ async fn connect(
             "`runner sandbox forward` passed no connection",
         ));
     };
-    let stream = TcpStream::from_std(std::net::TcpStream::from(socket)).map_err(failed)?;
+    let stream = TcpStream::from_std(std::net::TcpStream::from(socket));
+    let stream = stream.and_then(without_delay).map_err(failed)?;
     Ok((stream, held))
 }
 
@@ -258,8 +276,39 @@ fn bad_gateway(error: impl Display) -> ApiError {
     ApiError::new(StatusCode::BAD_GATEWAY, "bad_gateway", message)
 }
 
-fn gateway_timeout() -> ApiError {
-    let seconds = ANSWER_TIME.as_secs();
-    let message = format!("the server in the sandbox gave no answer in {seconds} s");
-    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "gateway_timeout", message)
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    type Answer = Result<u8, &'static str>;
+
+    #[tokio::test]
+    async fn the_time_for_an_answer_begins_with_the_end_of_the_request() {
+        let (end, sent) = oneshot::channel();
+        let waiting = answer_within(Duration::ZERO, pending::<Answer>(), sent);
+        tokio::pin!(waiting);
+        for _ in 0..3 {
+            let early = tokio::time::timeout(Duration::from_millis(5), &mut waiting);
+            assert!(early.await.is_err(), "the request is not sent");
+        }
+        drop(end);
+        let error = waiting.await.expect_err("no answer");
+        let (status, code) = (error.status, error.code());
+        assert_eq!((status.as_u16(), code), (504, "gateway_timeout"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_in_time_is_taken() {
+        let (end, sent) = oneshot::channel();
+        let answer = answer_within(Duration::ZERO, ready::<Answer>(Ok(7)), sent);
+        assert_eq!(answer.await.expect("an answer"), 7);
+        drop(end);
+        let (end, sent) = oneshot::channel();
+        drop(end);
+        let failed = ready::<Answer>(Err("closed"));
+        let failed = answer_within(Duration::MAX, failed, sent).await;
+        assert_eq!(failed.expect_err("none").status.as_u16(), 502);
+    }
 }

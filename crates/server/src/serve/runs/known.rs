@@ -22,6 +22,9 @@ pub(super) struct Record {
     pub(super) created_at: String,
     pub(super) is_tcp: bool,
     pub(super) idempotency_key: Option<String>,
+    /// The digest of what came with the key. Also `None`: an older version has started the run.
+    #[serde(default)]
+    pub(super) request_digest: Option<String>,
     pub(super) bundle: String,
     pub(super) template: Option<String>,
 }
@@ -118,14 +121,6 @@ impl RunDirectory {
     /// Whether its limits are counted in the totals.
     pub(super) fn is_planned(&self) -> io::Result<bool> {
         companion::events::is_planned(&self.events())
-    }
-
-    /// How the run ended; `None`: it has no report.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub(super) fn outcome(&self) -> io::Result<Option<Outcome>> {
-        Ok(Known::read("", self.clone())?.and_then(|known| Some(known.report?.outcome)))
     }
 
     /// The process of `runner exec`.

@@ -6,10 +6,9 @@ mod known;
 mod receive;
 mod start;
 mod store;
+mod totals;
 mod types;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -22,7 +21,6 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use companion::run_state::State;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use spec::outcome::Outcome;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -32,6 +30,7 @@ use super::error::ApiError;
 use super::events::output;
 use super::files::{host_failed, send};
 use super::flags::Flags;
+use super::metrics::gauge;
 use super::parameters::text;
 use super::query::Query;
 use super::routes::{Content, Route, document, schema};
@@ -39,10 +38,11 @@ use super::server::{Shared, finish_in_place, malformed_path, names_of_path};
 use super::templates::{self, Templates};
 use super::types::{Logs, Output};
 use companion::workspace::Workspace;
-use known::{Known, outcome_name};
+use known::Known;
 use receive::Received;
-use start::Started;
+use start::{IdempotencyKey, Started};
 use store::{Store, open_beneath};
+use totals::Totals;
 use types::{CreateRun, Run, RunEvent, RunList};
 
 pub(super) use types::RUN_ID;
@@ -63,8 +63,7 @@ pub(super) struct Runs {
     keep_runs: usize,
     /// Held while a call finds out whether there is a place for a run.
     turn: Mutex<()>,
-    /// Outcomes of the runs that this server started and saw end; `None`: without a report.
-    ended: StdMutex<BTreeMap<Option<&'static str>, u64>>,
+    totals: StdMutex<Totals>,
 }
 
 impl Runs {
@@ -85,7 +84,7 @@ impl Runs {
             max_runs: flags.max_runs,
             keep_runs: flags.keep_runs,
             turn: Mutex::new(()),
-            ended: StdMutex::default(),
+            totals: StdMutex::default(),
         })
     }
 
@@ -100,30 +99,20 @@ impl Runs {
         })
     }
 
-    fn count(&self, outcome: Option<Outcome>) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        *ended.entry(outcome.map(outcome_name)).or_default() += 1;
+    /// A run has ended; `None`: nothing of it can be read.
+    fn count(&self, known: Option<Known>) {
+        let report = known.and_then(|known| known.report);
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.add(report.as_ref());
     }
 
     /// For Prometheus.
     pub(super) fn metrics(&self) -> String {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = "# HELP runner_runs_total Runs that this server started and that ended.\n\
-                        # TYPE runner_runs_total counter\n"
-            .to_owned();
-        for (outcome, count) in ended.iter() {
-            let outcome = outcome.unwrap_or("none");
-            // A string takes everything.
-            let _written = writeln!(text, "runner_runs_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        if let Some(live) = self
-            .store
-            .as_ref()
-            .ok()
-            .and_then(|(store, _)| store.live().ok())
-        {
-            text += "# HELP runner_runs Runs that go on.\n# TYPE runner_runs gauge\n";
-            let _written = writeln!(text, "runner_runs {live}");
+        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = totals.render();
+        let store = self.store.as_ref().ok();
+        if let Some(live) = store.and_then(|(store, _)| store.live().ok()) {
+            text += &gauge("runner_runs", "Runs in progress.", live);
         }
         text
     }
@@ -153,7 +142,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             all,
             "createRun",
-            "Run a bundle; 200 if a run with the same `Idempotency-Key` was started before.",
+            "Run a bundle; 200 if this request has started a run with the same `Idempotency-Key` before.",
             create,
         )
         .takes(JsonOrForm(schema::<CreateRun>))
@@ -274,13 +263,20 @@ async fn create(
     Query::parse(request.uri().query(), &[])?;
     let key = idempotency_key(request.headers())?;
     let (store, uploads) = server.runs.opened()?;
-    if let Some(known) = start::find_by_key(store, access, key.as_ref()).await? {
-        return Ok(json(StatusCode::OK, &known.document()));
+    let first = start::find_by_key(store, access, key.as_deref()).await?;
+    if first.is_none() {
+        // Before the client sends its bundle, and again in turn.
+        start::admit(&server, store).await?;
     }
-    // Before the client sends its bundle, and again in turn.
-    start::admit(&server, store).await?;
     let directory = uploads.make().map_err(host_failed)?;
     let received = Received::receive(&server, access, directory, request).await?;
+    let key = match key {
+        Some(text) => Some(IdempotencyKey {
+            text,
+            request_digest: received.digest().await?.to_string(),
+        }),
+        None => None,
+    };
     let starting = start::start(Arc::clone(&server), store.clone(), access, key, received);
     match finish_in_place(starting).await? {
         Started::Before(known) => Ok(json(StatusCode::OK, &known.document())),

@@ -1,5 +1,6 @@
 //! What a client sends to start a run: a document, or a form with the bundle and files.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use super::blocking;
 use super::known::RunDirectory;
 use super::types::{BundleReference, CreateRun, FileContent};
 use crate::serve::access::Access;
-use crate::serve::body::{parse, read_json};
+use crate::serve::body::{DOCUMENT_BYTES_MAX, parse_document, read_bytes};
 use crate::serve::error::ApiError;
 use crate::serve::files::host_failed;
 use crate::serve::form::{self, Form, disposition, malformed};
@@ -23,21 +24,27 @@ use crate::serve::templates::flags_for;
 
 /// Most input files of a run.
 const FILES_MAX: usize = 64;
-/// Most bytes of the part `run`.
-const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-
 /// What a client sent. Dropped, it is removed.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) wanted: CreateRun,
+    /// That of the document as it was sent; `None`: a form without one.
+    document: Option<Digest>,
     /// Those of the template and of the client.
     pub(super) flags: Vec<String>,
     /// What will be the directory of the run.
     pub(super) directory: TempDir,
     /// What was uploaded, in the directory.
-    pub(super) bundle: Option<PathBuf>,
+    bundle: Option<Uploaded>,
     /// Keys of input files; each is the file of its number in the workspace.
     pub(super) keys: Vec<String>,
+}
+
+/// A bundle that was uploaded.
+#[derive(Debug)]
+struct Uploaded {
+    path: PathBuf,
+    digest: Digest,
 }
 
 impl Received {
@@ -56,6 +63,7 @@ impl Received {
         std::fs::create_dir(workspace).map_err(host_failed)?;
         let mut received = Self {
             wanted: CreateRun::default(),
+            document: None,
             flags: Vec::new(),
             directory,
             bundle: None,
@@ -67,10 +75,24 @@ impl Received {
                 let mut form = Form::open(body, &boundary, server.max_file).await?;
                 received.read_form(server, access, &mut form).await?;
             }
-            None => received.check(server, access, read_json(body).await?)?,
+            None => {
+                let bytes = read_bytes(body, DOCUMENT_BYTES_MAX).await?;
+                received.read_document(server, access, "the body", &bytes)?;
+            }
         }
         received.write_files()?;
         Ok(received)
+    }
+
+    fn read_document(
+        &mut self,
+        server: &Server,
+        access: Access,
+        what: &str,
+        bytes: &[u8],
+    ) -> Result<(), ApiError> {
+        self.document = Some(Digest::of(bytes));
+        self.check(server, access, parse_document(what, bytes)?)
     }
 
     /// Takes the document, and refuses what the client may not do before it sends more.
@@ -116,13 +138,15 @@ impl Received {
             }
             match name {
                 "run" if is_first => {
-                    let wanted = read_document(form).await?;
-                    self.check(server, access, wanted)?;
+                    let bytes = read_part(form).await?;
+                    self.read_document(server, access, "the part `run`", &bytes)?;
                 }
                 "bundle" if self.bundle.is_none() => {
                     let path = self.directory.path().join("bundle");
                     form.write(&path, 0o600).await?;
-                    self.bundle = Some(path);
+                    let hashed = path.clone();
+                    let digest = blocking(move || digest_of(&hashed)).await?;
+                    self.bundle = Some(Uploaded { path, digest });
                 }
                 name => {
                     let Some(key) = name.strip_prefix("file.") else {
@@ -181,6 +205,28 @@ impl Received {
         Ok(())
     }
 
+    /// That of all that the client sent. A form has the same one with another boundary, or with its files in another
+    /// order.
+    ///
+    /// # Errors
+    /// Those of reading the files.
+    pub(super) async fn digest(&self) -> Result<Digest, ApiError> {
+        let directory = self.directory.path().to_owned();
+        let text = |digest: Digest| digest.to_string();
+        let document = self.document.map(text);
+        let bundle = self.bundle.as_ref().map(|bundle| text(bundle.digest));
+        let keys: BTreeMap<String, usize> = self.keys.iter().cloned().zip(0..).collect();
+        blocking(move || {
+            let mut files = Vec::new();
+            for (key, number) in keys {
+                files.push((key, text(digest_of(&file_of(&directory, number))?)));
+            }
+            let all = serde_json::to_vec(&(document, bundle, files))?;
+            Ok(Digest::of(&all))
+        })
+        .await
+    }
+
     /// The bundle that is to be run, and what a client is told of it. What was uploaded is kept for later runs.
     ///
     /// # Errors
@@ -192,11 +238,7 @@ impl Received {
         let no_bundle =
             |message: String| ApiError::new(StatusCode::NOT_FOUND, "no_bundle", message);
         let (digest, uploaded) = match (self.wanted.bundle.take(), self.bundle.take()) {
-            (None, Some(path)) => {
-                let hashed = path.clone();
-                let digest = blocking(move || digest_of(&hashed)).await?;
-                (digest, Some(path))
-            }
+            (None, Some(uploaded)) => (uploaded.digest, Some(uploaded.path)),
             (Some(BundleReference::Digest(text)), None) => match Digest::parse(&text) {
                 Some(digest) => (digest, None),
                 None => {
@@ -275,7 +317,7 @@ fn part_name(head: &str) -> Result<&str, ApiError> {
         .ok_or_else(|| malformed("a part has no name"))
 }
 
-async fn read_document(form: &mut Form) -> Result<CreateRun, ApiError> {
+async fn read_part(form: &mut Form) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     while let Some(piece) = form.content().await? {
         bytes.extend(piece);
@@ -283,8 +325,5 @@ async fn read_document(form: &mut Form) -> Result<CreateRun, ApiError> {
             return Err(ApiError::too_large("the part `run` has more than 1 MiB"));
         }
     }
-    parse(&bytes).map_err(|problem| {
-        let message = format!("the part `run` is not the expected document: {problem}");
-        ApiError::bad_request("document", message).with_hint("GET /openapi.json describes it")
-    })
+    Ok(bytes)
 }

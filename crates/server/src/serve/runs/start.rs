@@ -41,6 +41,13 @@ pub(super) enum Started {
     Before(Known),
 }
 
+/// What makes a request the same one, however often it is sent.
+#[derive(Debug)]
+pub(super) struct IdempotencyKey {
+    pub(super) text: String,
+    pub(super) request_digest: String,
+}
+
 /// The run that a client has started with this key.
 ///
 /// # Errors
@@ -48,13 +55,37 @@ pub(super) enum Started {
 pub(super) async fn find_by_key(
     store: &Store,
     access: Access,
-    key: Option<&String>,
+    key: Option<&str>,
 ) -> Result<Option<Known>, ApiError> {
-    let Some(key) = key.cloned() else {
+    let Some(key) = key.map(str::to_owned) else {
         return Ok(None);
     };
     let store = store.clone();
     blocking(move || store.find_by_key(access, &key)).await
+}
+
+/// The run that a client has started with this request.
+///
+/// # Errors
+/// 422: another request came with its key. Those of reading.
+async fn find_same(
+    store: &Store,
+    access: Access,
+    key: Option<&IdempotencyKey>,
+) -> Result<Option<Known>, ApiError> {
+    let known = find_by_key(store, access, key.map(|key| &*key.text)).await?;
+    let first = known
+        .as_ref()
+        .and_then(|known| known.record.request_digest.as_ref());
+    let digest = key.map(|key| &key.request_digest);
+    if first.is_some() && first != digest {
+        return Err(ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "another request came with this Idempotency-Key before",
+        ));
+    }
+    Ok(known)
 }
 
 /// Refuses one more run if as many go on as may.
@@ -84,22 +115,25 @@ pub(super) async fn start(
     server: Shared,
     store: Store,
     access: Access,
-    key: Option<String>,
+    key: Option<IdempotencyKey>,
     mut received: Received,
 ) -> Result<Started, ApiError> {
+    if let Some(known) = find_same(&store, access, key.as_ref()).await? {
+        return Ok(Started::Before(known));
+    }
     let (bundle, shown) = received.take_bundle(store.bundles(access)).await?;
     let record = Record {
         created_at: text_of_milliseconds(now_ms()),
         is_tcp: access != Access::Owner,
-        idempotency_key: key,
+        idempotency_key: key.as_ref().map(|key| key.text.clone()),
+        request_digest: key.as_ref().map(|key| key.request_digest.clone()),
         bundle: shown,
         template: received.wanted.template.clone(),
     };
     let stderr = prepare(&received, &record).map_err(host_failed)?;
-    let key = record.idempotency_key;
     // One after the other: of two, one would not see the other.
     let turn = server.runs.turn.lock().await;
-    if let Some(known) = find_by_key(&store, access, key.as_ref()).await? {
+    if let Some(known) = find_same(&store, access, key.as_ref()).await? {
         return Ok(Started::Before(known));
     }
     admit(&server, &store).await?;
@@ -217,8 +251,8 @@ async fn begin(server: Shared, run: &RunDirectory, mut child: Child) -> Result<(
     tokio::spawn(async move {
         // It may be lost only with this process.
         let _ended = child.wait().await;
-        let ended = blocking(move || run.outcome()).await;
-        server.runs.count(ended.ok().flatten());
+        let known = blocking(move || Known::read("", run)).await;
+        server.runs.count(known.ok().flatten());
     });
     Ok(())
 }

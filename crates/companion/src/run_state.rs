@@ -161,6 +161,22 @@ fn state(outcome: Outcome, exit_code: Option<i32>, error: Option<&str>) -> (Stat
     }
 }
 
+/// As in reports.
+#[must_use]
+pub const fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Exited => "exited",
+        Outcome::Signaled => "signaled",
+        Outcome::TimedOut => "timed_out",
+        Outcome::CpuExhausted => "cpu_exhausted",
+        Outcome::OutOfMemory => "out_of_memory",
+        Outcome::OutputLimit => "output_limit",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Refused => "refused",
+        Outcome::Failed => "failed",
+    }
+}
+
 fn code_of_error(error: Option<&str>) -> Code {
     match error.unwrap_or_default() {
         "invalid-input" | "inputs_unreadable" | "input_changed" | "input_escapes"

@@ -214,6 +214,7 @@ impl Worker {
         match executed.await? {
             Executed::CancelledBefore => Ok(cancelled_before(id)),
             Executed::Ended(report) => {
+                self.metrics.ended(report.as_deref());
                 let keep = async || self.keep(id, report.as_deref(), &files).await;
                 Ok(self.insist(keep).await?)
             }

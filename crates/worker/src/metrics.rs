@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use companion::complain;
-use companion::run_state::State;
+use companion::prometheus::{family, gauge};
+use companion::run_state::{RunReport, State};
+use companion::run_totals::Totals;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -54,6 +55,7 @@ pub(crate) struct Metrics {
     running: AtomicUsize,
     failed_pulls: AtomicU64,
     settled: Mutex<BTreeMap<&'static str, u64>>,
+    runs: Mutex<Totals>,
 }
 
 /// Counts a run until it is dropped.
@@ -73,6 +75,7 @@ impl Metrics {
             running: AtomicUsize::new(0),
             failed_pulls: AtomicU64::new(0),
             settled: Mutex::default(),
+            runs: Mutex::default(),
         }
     }
 
@@ -86,46 +89,48 @@ impl Metrics {
         *counts.entry(settled.name()).or_default() += 1;
     }
 
+    /// `None`: the run ended without a report.
+    pub(crate) fn ended(&self, report: Option<&RunReport>) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.add(report);
+    }
+
     pub(crate) fn failed_to_pull(&self) {
         self.failed_pulls.fetch_add(1, Ordering::Relaxed);
     }
 
     fn render(&self) -> String {
-        let mut text = String::new();
-        let mut head = |name: &str, kind: &str, help: &str, rows: String| {
-            // A string takes everything.
-            let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}");
-        };
         let counts = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = counts.iter().map(|(name, count)| {
             format!("runner_worker_messages_total{{result=\"{name}\"}} {count}\n")
         });
-        let help = "Messages that were handled.";
-        head(
-            "runner_worker_messages_total",
-            "counter",
-            help,
-            rows.collect(),
-        );
+        let rows: String = rows.collect();
         let failed = self.failed_pulls.load(Ordering::Relaxed);
-        let name = "runner_worker_failed_pulls_total";
-        let help = "Requests for a message that failed.";
-        head(name, "counter", help, format!("{name} {failed}\n"));
-        for (name, help, value) in [
-            (
+        let running = self.running.load(Ordering::Relaxed);
+        let (messages, pulls) = (
+            "runner_worker_messages_total",
+            "runner_worker_failed_pulls_total",
+        );
+        [
+            family(messages, "counter", "Messages that were handled.", &rows),
+            family(
+                pulls,
+                "counter",
+                "Requests for a message that failed.",
+                &format!("{pulls} {failed}\n"),
+            ),
+            gauge(
                 "runner_worker_places",
                 "Runs that there may be at once.",
                 self.places,
             ),
-            (
-                "runner_worker_runs",
-                "Runs in progress.",
-                self.running.load(Ordering::Relaxed),
-            ),
-        ] {
-            head(name, "gauge", help, format!("{name} {value}\n"));
-        }
-        text
+            gauge("runner_worker_runs", "Runs in progress.", running),
+            self.runs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .render(),
+        ]
+        .concat()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::types::SandboxList;
+use companion::prometheus::{family, gauge};
 
 /// Why a connection or a request was refused before it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,13 +108,4 @@ impl Metrics {
         let help = "Commands that run in sandboxes of this user.";
         text + &gauge("runner_sandbox_commands", help, commands.sum())
     }
-}
-
-pub(super) fn gauge(name: &str, help: &str, value: usize) -> String {
-    family(name, "gauge", help, &format!("{name} {value}\n"))
-}
-
-/// All that there is of one metric.
-pub(super) fn family(name: &str, kind: &str, help: &str, rows: &str) -> String {
-    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{rows}")
 }

@@ -6,10 +6,9 @@ use std::fs::{File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::PathBuf;
 
-use companion::run_state::{Code, RunError, RunReport, State};
+use companion::run_state::{Code, RunError, RunReport, State, outcome_name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spec::outcome::Outcome;
 use spec::utc::text_of_milliseconds;
 
 use super::store::milliseconds;
@@ -234,20 +233,5 @@ fn lost(has_begun: bool) -> RunError {
         reason: None,
         message: message.to_owned(),
         hint: None,
-    }
-}
-
-/// As in reports.
-pub(super) const fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Exited => "exited",
-        Outcome::Signaled => "signaled",
-        Outcome::TimedOut => "timed_out",
-        Outcome::CpuExhausted => "cpu_exhausted",
-        Outcome::OutOfMemory => "out_of_memory",
-        Outcome::OutputLimit => "output_limit",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Refused => "refused",
-        Outcome::Failed => "failed",
     }
 }

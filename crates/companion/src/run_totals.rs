@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use spec::events::Phase;
 
-use super::known::outcome_name;
-use crate::serve::metrics::family;
-use companion::run_state::RunReport;
+use crate::prometheus::family;
+use crate::run_state::{RunReport, outcome_name};
 
 /// Upper bounds of the buckets of a histogram, as labels and in seconds.
 const BOUNDS: [(&str, f64); 7] = [
@@ -58,9 +57,9 @@ impl Histogram {
     }
 }
 
-/// The runs that this server started and saw end.
+/// The runs that a program started and saw end.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub struct Totals {
     /// By outcomes; `none`: without a report.
     outcomes: BTreeMap<&'static str, u64>,
     phases: BTreeMap<&'static str, Histogram>,
@@ -68,7 +67,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, report: Option<&RunReport>) {
+    pub fn add(&mut self, report: Option<&RunReport>) {
         let outcome = report.map_or("none", |report| outcome_name(report.outcome));
         *self.outcomes.entry(outcome).or_default() += 1;
         let Some(report) = report else {
@@ -88,7 +87,7 @@ impl Totals {
         }
     }
 
-    pub(super) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let outcomes = self.outcomes.iter().map(|(outcome, count)| {
             format!("runner_runs_total{{outcome=\"{outcome}\"}} {count}\n")
         });

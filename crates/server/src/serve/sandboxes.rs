@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::access::Access;
 use super::body::{json, read_json};
 use super::error::ApiError;
+use super::exec::env_file_text;
 use super::files::receive;
 use super::lifetimes::{TEMPLATE, check_label_names};
 use super::query::Query;
@@ -161,14 +162,12 @@ pub(super) async fn make(
     let idle = setup.idle.map(|idle| idle.as_millis());
     command.extend(idle.map(|idle| format!("--idle-timeout={idle}ms").into()));
     let directory = server.workspace.make()?;
+    let template = TEMPLATE.to_owned();
+    let of_template = wanted.template.as_ref().map(|name| (&template, name));
     let labels = wanted.labels.iter().chain(&setup.labels);
-    let of_template = wanted.template.as_ref().map(|name| (TEMPLATE, name));
-    let labels = labels.map(|(name, value)| (name.as_str(), value));
     let file = write_pairs(directory.path(), "labels", labels.chain(of_template))?;
     command.extend(file.map(|file| flag("--label-file", &file)));
-    let variables = setup.variables.iter();
-    let variables = variables.map(|(name, value)| (name.as_str(), value));
-    let file = write_pairs(directory.path(), "variables", variables)?;
+    let file = write_pairs(directory.path(), "variables", &setup.variables)?;
     command.extend(file.map(|file| flag("--env-file", &file)));
     command.extend(flags.into_iter().map(OsString::from));
     // The last one counts. After a flag without its value it is refused as that value.
@@ -208,29 +207,28 @@ fn flag(name: &str, value: &Path) -> OsString {
     word
 }
 
-/// Writes names and values as `env -0` does, where no other user reads them. `None`: there are none.
+/// Writes names and values where no other user reads them. `None`: there are none.
 ///
 /// # Errors
 /// 400: one has a NUL; 500.
 fn write_pairs<'pair>(
     directory: &Path,
     name: &str,
-    pairs: impl Iterator<Item = (&'pair str, &'pair String)>,
+    pairs: impl IntoIterator<Item = (&'pair String, &'pair String)>,
 ) -> Result<Option<PathBuf>, ApiError> {
-    let mut text = String::new();
-    for (name, value) in pairs {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    for (name, value) in &pairs {
         if name.contains(['=', '\0']) || value.contains('\0') {
             let name = escape(name.as_bytes());
             let message = format!("the name `{name}` has a `=` or a NUL, or its value a NUL");
             return Err(ApiError::bad_request("name", message));
         }
-        text += &format!("{name}={value}\0");
     }
-    if text.is_empty() {
+    if pairs.is_empty() {
         return Ok(None);
     }
     let file = directory.join(name);
-    let written = std::fs::write(&file, text);
+    let written = std::fs::write(&file, env_file_text(pairs));
     let failed = |error| ApiError::failed(format!("cannot pass on the {name}: {error}"));
     written.map(|()| Some(file)).map_err(failed)
 }

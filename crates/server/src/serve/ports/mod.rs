@@ -125,27 +125,7 @@ pub(super) async fn pass_on(
     let wanted = wanted.filter(|_| request.body().is_end_stream());
     let of_client = hyper::upgrade::on(&mut request);
     let (request, sent) = for_server(request, &target, wanted.as_ref())?;
-    let stream = TokioIo::new(WriteTimeout::new(stream, STALL));
-    let made = http1::Builder::new()
-        .max_buf_size(HEAD_BYTES_MAX)
-        .handshake(stream)
-        .await;
-    let (mut sender, connection) = made.map_err(bad_gateway)?;
-    let holding = Arc::clone(&held);
-    tokio::spawn(async move {
-        // Its error is that of the answer or of its body.
-        let _ended = connection.with_upgrades().await;
-        drop(holding);
-    });
-    let late = async {
-        // The sender is dropped at the end of the request.
-        let _ended = sent.await;
-        tokio::time::sleep(ANSWER_TIME).await;
-    };
-    let mut answer = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(bad_gateway)?,
-        () = late => return Err(gateway_timeout()),
-    };
+    let mut answer = send(stream, Arc::clone(&held), request, sent).await?;
     headers::check_length(answer.headers()).map_err(bad_gateway)?;
     let switched = answer.headers_mut().remove(header::UPGRADE);
     headers::of_answer(answer.headers_mut(), target.port, &target.prefix);
@@ -166,6 +146,39 @@ pub(super) async fn pass_on(
         });
     }
     Ok(answer.map(Body::new))
+}
+
+/// Sends the request over `stream`, and returns the answer. `held` is dropped when the connection ends, `sent`
+/// resolves when the body of the request has.
+///
+/// # Errors
+/// The server does not speak HTTP, or does not answer in time.
+async fn send(
+    stream: TcpStream,
+    held: Arc<OwnedFd>,
+    request: Request,
+    sent: oneshot::Receiver<()>,
+) -> Result<hyper::Response<hyper::body::Incoming>, ApiError> {
+    let stream = TokioIo::new(WriteTimeout::new(stream, STALL));
+    let made = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(stream)
+        .await;
+    let (mut sender, connection) = made.map_err(bad_gateway)?;
+    tokio::spawn(async move {
+        // Its error is that of the answer or of its body.
+        let _ended = connection.with_upgrades().await;
+        drop(held);
+    });
+    let late = async {
+        // The sender is dropped at the end of the request.
+        let _ended = sent.await;
+        tokio::time::sleep(ANSWER_TIME).await;
+    };
+    tokio::select! {
+        answer = sender.send_request(request) => answer.map_err(bad_gateway),
+        () = late => Err(gateway_timeout()),
+    }
 }
 
 /// The request for the server, and what ends when its body does.

@@ -32,6 +32,7 @@ pub enum TotalKind {
 }
 
 impl TotalKind {
+    /// The limit whose sum it is.
     #[must_use]
     pub const fn limit(self) -> Limit {
         match self {

@@ -29,6 +29,8 @@ pub(super) enum SourceError {
     NotStored { found: String },
     #[error("signals cannot be blocked: {0}")]
     Signals(Errno),
+    #[error("a temporary directory cannot be recorded: {0}")]
+    Record(#[source] std::io::Error),
 }
 
 impl SourceError {
@@ -41,6 +43,7 @@ impl SourceError {
             Self::TargetPinned { .. } => "reference_invalid",
             Self::NotStored { .. } => "source_not_stored",
             Self::Signals(_) => "source_internal",
+            Self::Record(_) => "host_failed",
         }
     }
 
@@ -53,7 +56,7 @@ impl SourceError {
             Self::Epoch { .. } => "unset it, or set it to the output of `git log -1 --format=%ct`",
             Self::TargetPinned { .. } => "omit the digest: the registry gets that of the artifact",
             Self::NotStored { .. } => "`runner source list` shows what is in the store",
-            Self::Signals(_) => return None,
+            Self::Signals(_) | Self::Record(_) => return None,
         };
         Some(text.to_owned())
     }

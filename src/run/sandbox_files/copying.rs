@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use archive::transfer::TOP;
 use archive::transfer::pack::{PackError, PackTask, is_contents, last_segment, pack};
@@ -18,6 +19,7 @@ use spec::report::Exit;
 use spec::request::Caller;
 use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
+use crate::run::host::temporary_record::{Purpose, TemporaryRecord};
 use crate::run::sandbox_files::streams::{End, Streams};
 use crate::run::sandbox_files::{
     ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SNAPSHOT, Skipped, special_entries_warning,
@@ -195,7 +197,10 @@ pub(crate) fn copy_out(
     let limits = place.limits()?;
     let words: [&[u8]; 4] = [b"copy-out", path, TOP, link_word(follows_link)];
     let copying = Copying::start(caller, name, Action::SendFiles, &words, &signals)?;
-    let fresh = place.make_fresh()?;
+    // Dropped after `fresh`.
+    let mut record = TemporaryRecord::begin(caller).map_err(failed_to_record)?;
+    let name = path_of(place.directory()).and_then(|path| record.choose_name(&path, Purpose::Copy));
+    let fresh = place.make_fresh_named(name.map_err(failed_to_record)?)?;
     let copying = RefCell::new(copying);
     let unpacked = unpack_files(
         Feed {
@@ -213,6 +218,18 @@ pub(crate) fn copy_out(
     Ok(Copied {
         skipped: lines.collect(),
     })
+}
+
+fn failed_to_record(source: io::Error) -> CopyError {
+    CopyError::Stream {
+        act: "record a temporary directory",
+        source,
+    }
+}
+
+/// The path of an open directory, without links.
+fn path_of(directory: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
 /// The source of a reader, which is asked about signals meanwhile.

@@ -64,7 +64,7 @@ export function envFlags(env: Readonly<Record<string, string>> = {}): EnvFlags {
   const entries = Object.entries(env);
   if (entries.length === 0) return { words: [], close: () => undefined };
   for (const [name, value] of entries) {
-    if (/[=\0]/.test(name) || value.includes("\0")) {
+    if (/[=\0]/.test(name) || `${value}`.includes("\0")) {
       throw new TypeError(`env: the name ${JSON.stringify(name)} has a = or a NUL, or its value a NUL`);
     }
   }

@@ -43,7 +43,7 @@ def env_flags(env: Optional[Mapping[str, str]]) -> Iterator[List[str]]:
         yield []
         return
     for name, value in env.items():
-        if "=" in name or "\0" in name + value:
+        if "=" in name or "\0" in f"{name}{value}":
             raise ValueError(f"env: the name {name!r} has a = or a NUL, or its value a NUL")
     with tempfile.TemporaryFile(prefix="runner-client-") as file:
         # As `env -0` writes them: a value may have several lines.

@@ -106,9 +106,8 @@ pub(super) fn build(
     };
     let directory = SourceDirectory::open(&args.directory)?;
     let above = &caller.temporary_directory;
-    let mut record = TemporaryRecord::begin(caller).map_err(SourceError::Record)?;
-    let name = record.choose_name(above, Purpose::Git);
-    let git_directory = above.join(name.map_err(SourceError::Record)?);
+    let mut record = TemporaryRecord::begin(caller)?;
+    let git_directory = above.join(record.choose_name(above, Purpose::Git)?);
     let snapshot = directory.gather(
         &request,
         &BuildHost {

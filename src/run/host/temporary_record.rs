@@ -1,13 +1,12 @@
 //! A record of temporary directories that a verb makes outside of a run.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 
-use crate::run::host::resources::runtime_directory;
+use crate::run::error::RunError;
+use crate::run::host::resources::open_records;
 use crate::staging::{COPY_PREFIX, GIT_PREFIX};
-use sandbox::records::{Entry, RecordsError, RunRecord, RunRecords};
-use spec::report::with_causes;
+use sandbox::records::{Entry, RunRecord};
 use spec::request::Caller;
 use sys::process::random_digits;
 
@@ -30,28 +29,32 @@ impl TemporaryRecord {
     ///
     /// # Errors
     /// That of the runtime directory, or of getrandom(2).
-    pub(crate) fn begin(caller: &Caller) -> io::Result<Self> {
-        let records = RunRecords::open(&runtime_directory(caller)).map_err(failed)?;
-        let record = records.begin(&format!("temporary-{}", random_digits()?));
-        Ok(Self(Some(record.map_err(failed)?)))
+    pub(crate) fn begin(caller: &Caller) -> Result<Self, RunError> {
+        let records = open_records(caller)?;
+        let record = records.begin(&format!("temporary-{}", digits()?))?;
+        Ok(Self(Some(record)))
     }
 
     /// Chooses and records a name for a new directory in `directory`, an absolute path.
     ///
     /// # Errors
     /// Nothing may be made: that of the record, or of getrandom(2).
-    pub(crate) fn choose_name(&mut self, directory: &Path, purpose: Purpose) -> io::Result<String> {
+    pub(crate) fn choose_name(
+        &mut self,
+        directory: &Path,
+        purpose: Purpose,
+    ) -> Result<String, RunError> {
         let prefix = match purpose {
             Purpose::Copy => COPY_PREFIX,
             Purpose::Git => GIT_PREFIX,
         };
-        let name = format!("{prefix}{}", random_digits()?);
+        let name = format!("{prefix}{}", digits()?);
         let entry = Entry::Temporary {
             directory: directory.to_owned(),
             name: OsString::from(&name),
         };
         if let Some(record) = &mut self.0 {
-            record.record(&entry).map_err(failed)?;
+            record.record(&entry)?;
         }
         Ok(name)
     }
@@ -66,6 +69,6 @@ impl Drop for TemporaryRecord {
     }
 }
 
-fn failed(error: RecordsError) -> io::Error {
-    io::Error::other(with_causes(&error))
+fn digits() -> Result<String, RunError> {
+    random_digits().map_err(RunError::host("choose a name for a temporary directory"))
 }

@@ -19,6 +19,7 @@ use spec::report::Exit;
 use spec::request::Caller;
 use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
+use crate::run::error::RunError;
 use crate::run::host::temporary_record::{Purpose, TemporaryRecord};
 use crate::run::sandbox_files::streams::{End, Streams};
 use crate::run::sandbox_files::{
@@ -37,6 +38,8 @@ pub(crate) enum CopyError {
     Place(#[from] PlaceError),
     #[error(transparent)]
     Pack(#[from] PackError),
+    #[error(transparent)]
+    Record(Box<RunError>),
     #[error("what came out of the sandbox cannot be unpacked: {0}")]
     Unpack(Problem),
     /// What the command in the sandbox said, escaped.
@@ -63,6 +66,12 @@ pub(crate) enum CopyError {
     /// By a signal to this process.
     #[error("cancelled by signal {0}")]
     Cancelled(i32),
+}
+
+impl From<RunError> for CopyError {
+    fn from(error: RunError) -> Self {
+        Self::Record(Box::new(error))
+    }
 }
 
 /// The lines about what was skipped.
@@ -198,9 +207,12 @@ pub(crate) fn copy_out(
     let words: [&[u8]; 4] = [b"copy-out", path, TOP, link_word(follows_link)];
     let copying = Copying::start(caller, name, Action::SendFiles, &words, &signals)?;
     // Dropped after `fresh`.
-    let mut record = TemporaryRecord::begin(caller).map_err(failed_to_record)?;
-    let name = path_of(place.directory()).and_then(|path| record.choose_name(&path, Purpose::Copy));
-    let fresh = place.make_fresh_named(name.map_err(failed_to_record)?)?;
+    let mut record = TemporaryRecord::begin(caller)?;
+    let directory = path_of(place.directory()).map_err(|source| CopyError::Stream {
+        act: "find the path of the destination",
+        source,
+    })?;
+    let fresh = place.make_fresh_named(record.choose_name(&directory, Purpose::Copy)?)?;
     let copying = RefCell::new(copying);
     let unpacked = unpack_files(
         Feed {
@@ -218,13 +230,6 @@ pub(crate) fn copy_out(
     Ok(Copied {
         skipped: lines.collect(),
     })
-}
-
-fn failed_to_record(source: io::Error) -> CopyError {
-    CopyError::Stream {
-        act: "record a temporary directory",
-        source,
-    }
 }
 
 /// The path of an open directory, without links.

@@ -43,6 +43,18 @@ pub struct ProcessContext {
     /// The absolute path; `None`: it no longer exists.
     pub working_directory: Option<PathBuf>,
     pub uid: u32,
+    /// What `runner serve` allows all sandboxes and runs together.
+    pub(super) totals: Totals,
+    /// The variable of a total that cannot be read: the command line is refused.
+    pub(super) unreadable_total: Option<UnreadableVariable>,
+}
+
+/// A variable whose value cannot be read.
+#[derive(Clone)]
+pub(super) struct UnreadableVariable {
+    pub(super) name: &'static str,
+    pub(super) value: OsString,
+    pub(super) problem: String,
 }
 
 /// Shows names of variables only: values may be secrets.
@@ -61,12 +73,20 @@ impl ProcessContext {
     /// The working directory is that of getcwd(2), without links.
     #[must_use]
     pub fn read() -> Self {
-        Self {
+        let read = Self {
             variables: keep_from_children(|| std::env::vars_os().collect()),
             working_directory: std::env::current_dir()
                 .ok()
                 .filter(|directory| directory.is_absolute()),
             uid: rustix::process::geteuid().as_raw(),
+            ..Self::default()
+        };
+        match read.read_totals() {
+            Ok(totals) => Self { totals, ..read },
+            Err(unreadable) => Self {
+                unreadable_total: Some(unreadable),
+                ..read
+            },
         }
     }
 
@@ -87,11 +107,7 @@ impl ProcessContext {
         values.find(|(_, value)| Path::new(value).is_relative())
     }
 
-    /// What `runner serve` allows all sandboxes and runs together.
-    ///
-    /// # Errors
-    /// A variable that cannot be read, its value, and what was expected.
-    pub(crate) fn totals(&self) -> Result<Totals, (&'static str, &OsStr, String)> {
+    fn read_totals(&self) -> Result<Totals, UnreadableVariable> {
         Ok(Totals {
             sandboxes: self.read_variable("RUNNER_OPT_MAX_SANDBOXES", |text| {
                 text.parse().map_err(|_none| "expected a number".to_owned())
@@ -107,12 +123,16 @@ impl ProcessContext {
         &self,
         name: &'static str,
         read: impl Fn(&str) -> Result<Value, String>,
-    ) -> Result<Option<Value>, (&'static str, &OsStr, String)> {
+    ) -> Result<Option<Value>, UnreadableVariable> {
         let Some(value) = self.variable(name) else {
             return Ok(None);
         };
         let read = read(value.to_str().unwrap_or_default());
-        read.map(Some).map_err(|problem| (name, value, problem))
+        read.map(Some).map_err(|problem| UnreadableVariable {
+            name,
+            value: value.to_owned(),
+            problem,
+        })
     }
 
     /// The configuration files that are read if they exist, earliest first.
@@ -198,8 +218,7 @@ impl ProcessContext {
                 .or_else(|| Some(self.absolute("HOME")?.join(".docker"))),
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
-            // `find_mistake` refuses a value that cannot be read.
-            totals: self.totals().unwrap_or_default(),
+            totals: self.totals,
         }
     }
 
@@ -222,8 +241,8 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (OsString::from(name), OsString::from(value)))
                 .collect(),
-            working_directory: None,
             uid,
+            ..ProcessContext::default()
         }
     }
 

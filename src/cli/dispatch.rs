@@ -458,6 +458,7 @@ mod tests {
             variables: [("HOME".into(), "/nonexistent".into())].into(),
             working_directory: Some("/here".into()),
             uid: 1000,
+            ..ProcessContext::default()
         }
     }
 

@@ -408,6 +408,7 @@ mod tests {
                 .collect(),
             working_directory: Some(PathBuf::from("/here")),
             uid: 1000,
+            ..ProcessContext::default()
         }
     }
 

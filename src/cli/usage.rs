@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::CommandFactory as _;
 
 use crate::cli::args::{CommandLine, MessageFlags, Verb};
-use crate::cli::context::ProcessContext;
+use crate::cli::context::{ProcessContext, UnreadableVariable};
 use crate::cli::docker;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
@@ -38,7 +38,12 @@ pub(super) fn find_mistake(
             hints: vec![format!("set {name}=\"$PWD\"/{}", quoted(&value))],
         });
     }
-    if let Err((name, value, problem)) = context.totals() {
+    if let Some(UnreadableVariable {
+        name,
+        value,
+        problem,
+    }) = &context.unreadable_total
+    {
         let value = escape(value.as_bytes());
         return Some(Mistake {
             problem: format!("the variable {name} is `{value}`: {problem}"),
@@ -279,6 +284,7 @@ mod tests {
                 .collect(),
             working_directory: Some("/here".into()),
             uid: 1000,
+            ..ProcessContext::default()
         }
     }
 

@@ -345,7 +345,7 @@ impl RunError {
         }
     }
 
-    fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         match self {
             Self::Unpack(error) => error.code(),
             Self::Reader(problem) => &problem.code,
@@ -385,7 +385,7 @@ impl RunError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Reader(problem) => problem.hint.clone(),

@@ -33,6 +33,9 @@ pub use keep::{Kept, keep};
 pub(crate) use stage::check_inputs;
 pub use stage::{InputFile, stage};
 pub use sync::{OutputFile, sync};
+pub(crate) use temporary::{
+    COPY_PREFIX, GIT_PREFIX, is_directory_name, remove_temporary_directory,
+};
 pub use temporary::{Journal, SyncStep, TemporaryName, remove_temporary};
 pub use workspace::Workspace;
 

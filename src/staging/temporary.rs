@@ -9,10 +9,16 @@ use rustix::io::Errno;
 use crate::staging::error::{ScratchError, Unwritable};
 use crate::staging::workspace::Workspace;
 use spec::path::{RelPath, escape};
-use sys::file::open_beneath;
+use sys::file::{open_beneath, remove_tree};
+use sys::probe::effective_uid;
 
 const PREFIX: &[u8] = b".runner-";
 const SUFFIX: &[u8] = b".tmp";
+/// Of the names of directories: those of copies, and of git in `runner source build`. Digits follow.
+pub(crate) const COPY_PREFIX: &str = ".runner-cp-";
+pub(crate) const GIT_PREFIX: &str = "runner-source-";
+/// As [`sys::process::random_digits`] makes them.
+const DIRECTORY_DIGITS: usize = 16;
 const RUN_ID_BYTES_MAX: usize = 64;
 const NUMBER_DIGITS_MAX: usize = 10;
 
@@ -185,5 +191,112 @@ pub fn remove_temporary(
     match rustix::fs::unlinkat(here, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(false),
         other => other.map(|()| true).map_err(stuck("unlinkat")),
+    }
+}
+
+/// Whether a temporary directory outside of a run has such a name.
+#[must_use]
+pub(crate) fn is_directory_name(name: &[u8]) -> bool {
+    let mut prefixes = [COPY_PREFIX, GIT_PREFIX].into_iter();
+    prefixes.any(|prefix| {
+        name.strip_prefix(prefix.as_bytes()).is_some_and(|digits| {
+            let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+            digits.len() == DIRECTORY_DIGITS && digits.iter().all(is_digit)
+        })
+    })
+}
+
+/// Removes a temporary directory that a killed process left; `false` if there is none.
+///
+/// Removes only a directory of this user with such a name, and follows no link to it or below it.
+///
+/// # Errors
+/// As [`remove_temporary`].
+pub(crate) fn remove_temporary_directory(above: &Path, name: &[u8]) -> Result<bool, ScratchError> {
+    let path = || escape(name);
+    let not_ours = |reason| ScratchError::TemporaryNotOurs {
+        path: path(),
+        reason,
+    };
+    let stuck = |call| {
+        move |errno| ScratchError::TemporaryStuck {
+            path: path(),
+            call,
+            errno,
+        }
+    };
+    if !is_directory_name(name) {
+        return Err(not_ours("it is not the name of a temporary directory"));
+    }
+    let above = match Workspace::open(above) {
+        Err(ScratchError::WorkspaceUnusable {
+            errno: Errno::NOENT | Errno::NOTDIR,
+            ..
+        }) => return Ok(false),
+        other => other?,
+    };
+    let stat = match rustix::fs::statat(above.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(false),
+        other => other.map_err(stuck("fstatat"))?,
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(not_ours("it is not a directory"));
+    }
+    if stat.st_uid != effective_uid() {
+        return Err(not_ours("it belongs to another user"));
+    }
+    remove_tree(above.as_fd(), name).map_err(stuck("unlinkat"))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const NAME: &str = ".runner-cp-0123456789abcdef";
+
+    #[test]
+    fn only_names_of_the_program_are_those_of_temporary_directories() {
+        for (name, expected) in [
+            (NAME, true),
+            ("runner-source-0123456789abcdef", true),
+            (".runner-source-0123456789abcdef", false),
+            (".runner-cp-0123456789abcde", false),
+            (".runner-cp-0123456789abcdeg", false),
+            (".runner-cp-0123456789abcdef0", false),
+            (".runner-cp-", false),
+            (".runner-cp-../../../../../ab", false),
+            ("home", false),
+            ("", false),
+        ] {
+            assert_eq!(is_directory_name(name.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_temporary_directory_is_removed_and_nothing_else_under_its_name() {
+        let ground = tempfile::tempdir().expect("made");
+        let remove = || remove_temporary_directory(ground.path(), NAME.as_bytes());
+        let place = ground.path().join(NAME);
+        let outside = ground.path().join("outside");
+        fs::create_dir(&outside).expect("made");
+        fs::write(outside.join("file"), "kept").expect("written");
+        assert!(!remove().expect("nothing there"));
+        fs::create_dir_all(place.join("below")).expect("made");
+        fs::write(place.join("below/file"), "x").expect("written");
+        symlink(&outside, place.join("link")).expect("linked");
+        assert!(remove().expect("removed"));
+        assert!(!place.exists());
+        symlink(&outside, &place).expect("linked");
+        remove().expect_err("a link");
+        fs::remove_file(&place).expect("removed");
+        fs::write(&place, "x").expect("written");
+        remove().expect_err("a file");
+        assert!(outside.join("file").exists() && place.exists());
+        remove_temporary_directory(ground.path(), b"outside").expect_err("another name");
+        let gone = remove_temporary_directory(&ground.path().join("gone"), NAME.as_bytes());
+        assert!(!gone.expect("nothing there"));
     }
 }

@@ -45,7 +45,7 @@ fn every_example_in_python_prints_what_the_guide_shows() {
     let (tests, programs): (Vec<_>, Vec<_>) = examples(DOCUMENT, "python")
         .into_iter()
         .partition(|example| example.code.contains("def test_"));
-    assert_eq!((tests.len(), programs.len()), (1, 4));
+    assert_eq!((tests.len(), programs.len()), (1, 5));
     for (number, Example { code, output }) in programs.into_iter().enumerate() {
         let file = place
             .host

@@ -509,6 +509,41 @@ fn a_copy_that_is_interrupted_leaves_nothing_on_either_side() {
     host.assert_empty();
 }
 
+/// E-04: What a killed copy left on the host is removed by the next start, and not before.
+#[test]
+fn what_a_killed_copy_left_is_removed_by_the_next_start() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let made = host.shell("one", "head -c 3000000 /dev/urandom > /scratch/f");
+    assert_eq!(made.code, 0, "{made:?}");
+    let back = host.ground.path("back");
+    fs::create_dir(&back).expect("made");
+    let (mut script, _lines) = start(&host, COPIES, &["stop", "/scratch/pid"]);
+    let mut copying = host
+        .command(&["sandbox", "cp", "one:/scratch/f", path(&back)])
+        .spawn()
+        .expect("started");
+    assert_eq!(script.wait().expect("ended").code(), Some(0));
+    eventually("the copy is under way", || !names(&back).is_empty());
+    let collected = host.say(&["gc"]);
+    assert_eq!(collected.stdout, "nothing to remove\n", "{collected:?}");
+    assert_eq!(names(&back).len(), 1);
+    kill_process(Pid::from_child(&copying), Signal::KILL).expect("sent");
+    copying.wait().expect("ended");
+    assert!(names(&back)[0].starts_with(".runner-cp-"));
+    eventually("it is removed", || {
+        let collected = host.say(&["gc"]);
+        assert_eq!(
+            (collected.code, &*collected.stderr),
+            (0, ""),
+            "{collected:?}"
+        );
+        names(&back).is_empty()
+    });
+    assert_eq!(host.say(&["sandbox", "rm", "-f", "one"]).code, 0);
+    host.assert_empty();
+}
+
 ///
 #[test]
 fn what_does_not_fit_is_refused_in_one_line_and_leaves_nothing() {

@@ -86,6 +86,61 @@ fn a_killed_client_leaves_its_command_running() {
     assert_eq!(host.shell("one", "true").code, 0);
 }
 
+/// E-31: A client that reads a command's output says in one line, in its document and by its exit code that the
+/// sandbox has ended.
+#[test]
+fn a_client_says_that_the_supervisor_of_its_command_was_killed() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let end = host.ground.path("end.json");
+    let json = format!("--json={}", end.display());
+    let words = ["sandbox", "exec", &json, "one", "--", "yes"];
+    let mut child = host
+        .command(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("read"), "y");
+    kill_process(host.supervisor(), Signal::KILL).expect("sent");
+    assert!(lines.all(|line| line.is_ok_and(|line| line == "y" || line.is_empty())));
+    let ended = child.wait_with_output().expect("ended");
+    assert_eq!(ended.status.code(), Some(137));
+    let stderr = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(
+        stderr,
+        "runner: the sandbox one ended, and the command with it\n"
+    );
+    let end = std::fs::read_to_string(end).expect("written");
+    let end: serde_json::Value = serde_json::from_str(&end).expect("a document");
+    assert_eq!(end["outcome"], "cancelled", "{end}");
+}
+
+/// E-31: What a command writes after its client was killed ends it by SIGPIPE, as in a pipeline of a shell.
+#[test]
+fn a_command_whose_client_was_killed_gets_sigpipe_when_it_writes() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let mut child = host.start(
+        "one",
+        "echo up; until test -e /tmp/go; do :; done; exec yes",
+    );
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("read"), "up");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    drop(lines);
+    assert_eq!(host.shell("one", ": > /tmp/go").code, 0);
+    eventually("it has ended", || {
+        host.list()[0]["commands"] == serde_json::json!([])
+    });
+    let ended = host.list()[0]["ended"]["latest"].clone();
+    let mut ended = ended.as_array().expect("a list").iter();
+    let writer = ended.find(|command| command["id"] == 1).expect("listed");
+    assert_eq!(writer["exit"]["signal"], Signal::PIPE.as_raw(), "{writer}");
+}
+
 /// E-31.
 #[test]
 fn a_stopped_supervisor_asks_its_commands_to_end_and_leaves_nothing() {

@@ -1,5 +1,6 @@
 //! The server holds nothing that its end could lose.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
@@ -87,6 +88,35 @@ fn a_killed_server_loses_no_sandbox_and_no_output_and_the_next_finds_all() {
         1,
         "that of the live server"
     );
+}
+
+/// E-36: A stream of a server that was killed is cut: it has no last event, and its client learns of that.
+#[test]
+fn a_stream_of_a_killed_server_has_no_last_event() {
+    let mut api = Api::new();
+    api.create("one");
+    let document = json!({ "argv": ["yes"] }).to_string();
+    let mut curl = api.curl(&["-N", "-H", "Accept: application/x-ndjson", "-d", &document]);
+    let mut client = curl
+        .arg(url("/v1/sandboxes/one/commands"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(client.stdout.take().expect("a pipe")).lines();
+    let is_output = |line: &str| line.starts_with("{\"type\":\"stdout\",");
+    assert!(is_output(&lines.next().expect("a line").expect("read")));
+    api.server.child.kill().expect("killed");
+    api.server.child.wait().expect("waited");
+    assert!(lines.all(|line| !line.expect("read").contains("\"exit\"")));
+    // CURLE_PARTIAL_FILE
+    assert_eq!(client.wait().expect("ended").code(), Some(18));
+    eventually("the command gets SIGPIPE", || {
+        api.host.list()[0]["commands"] == json!([])
+    });
+    let listed = &api.host.list()[0]["ended"]["latest"][0];
+    let signal = rustix::process::Signal::PIPE.as_raw();
+    assert_eq!(listed["exit"]["signal"], signal, "{listed}");
 }
 
 /// Ctrl-C in the terminal of the server ends the server alone.

@@ -118,7 +118,8 @@ impl Source {
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.ground.path("home"))
-            .env("RUNNER_OPT_OCI_DIRECTORY", self.ground.path("oci"));
+            .env("RUNNER_OPT_OCI_DIRECTORY", self.ground.path("oci"))
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", self.ground.path("run"));
         command
     }
 

@@ -2,15 +2,20 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::artifacts::Source;
+use support::bundling::output_of;
 use support::invariants::eventually;
+
+/// Stands in for git.
+const ENDLESS_GIT: &str = include_str!("../bodies/source/endless-git");
 
 /// Large enough that the program is still running when this test looks.
 const NOISE_BYTES: usize = 200 << 20;
@@ -74,6 +79,51 @@ fn a_build_that_is_interrupted_leaves_no_blob_and_no_layout() {
     assert_eq!(status.signal(), Some(2), "{status:?}");
     assert_eq!(names(".runner-"), [""; 0]);
     assert_eq!(names("it.oci"), [""; 0]);
+}
+
+/// E-04: The temporary git directory of a killed build is removed by the next start.
+#[test]
+fn what_a_killed_build_left_is_removed_by_the_next_start() {
+    let source = Source::checkout(&[("a", "a")]);
+    let (bin, tmp) = (source.ground.path("bin"), source.ground.path("tmp"));
+    for directory in [&bin, &tmp] {
+        std::fs::create_dir(directory).expect("made");
+    }
+    let git = source.ground.write("bin/git", ENDLESS_GIT);
+    std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let left = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&tmp).expect("listed");
+        entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect()
+    };
+    let git_pid = || -> Option<Pid> {
+        let text = std::fs::read_to_string(left().first()?.join("pid")).ok()?;
+        Pid::from_raw(text.trim_end().parse().ok()?)
+    };
+    let mut command = source.command(&source.directory(), &[]);
+    command.env("PATH", &bin).env("TMPDIR", &tmp);
+    let mut child = command.stdout(Stdio::null()).spawn().expect("started");
+    eventually("git runs", || git_pid().is_some());
+    let git_pid = git_pid().expect("it runs");
+    let collect = || output_of(&mut source.runner(&["gc"]));
+    // What is in use stays.
+    let collected = collect();
+    assert_eq!(collected.text(), "nothing to remove\n", "{collected:?}");
+    assert_eq!(left().len(), 1);
+    kill_process(Pid::from_child(&child), Signal::KILL).expect("sent");
+    child.wait().expect("ended");
+    assert_eq!(left().len(), 1);
+    kill_process(git_pid, Signal::KILL).expect("sent");
+    let collected = collect();
+    assert!(
+        collected.text().starts_with("removed 1 leftover of"),
+        "{collected:?}"
+    );
+    assert!(left().is_empty());
+    // A build that ends leaves no record.
+    source.build(&[]);
+    assert_eq!(collect().text(), "nothing to remove\n");
 }
 
 /// with the program that pulls.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any, Awaitable, Callable
 
@@ -38,6 +39,12 @@ def test_each_call_has_its_counterpart(tmp_path: Path) -> None:
             await until(has_written)
             await command.kill("TERM")
             assert (await command.wait()).signal == 15
+            async with await box.forward(8000) as forwarding:
+                assert (forwarding.host, forwarding.port > 0) == ("127.0.0.1", True)
+                _, connection = await asyncio.open_connection(forwarding.host, forwarding.port)
+                connection.close()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(forwarding.host, forwarding.port)
             assert [record["id"] for record in await box.command_records()][-1] >= command.id
             assert await box.state() is not None
             with pytest.raises(RunnerError):
@@ -92,6 +99,25 @@ def test_a_task_that_is_cancelled_ends_its_command_and_leaves_nothing() -> None:
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(box.run(["sleep", "1000"]), 0.3)
             await until(it_has_ended)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.05, 0.2])
+def test_a_forwarding_that_is_cancelled_at_any_time_leaves_no_port_open(delay: float) -> None:
+    async def work() -> None:
+        async with await aio.Sandbox.create(idle_timeout="5m") as box:
+            with socket.create_server(("127.0.0.1", 0)) as chosen:
+                port = chosen.getsockname()[1]
+            task = asyncio.ensure_future(box.forward(8000, port))
+            await asyncio.sleep(delay)
+            task.cancel()
+            try:
+                await (await task).close()
+            except asyncio.CancelledError:
+                pass
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
 
     asyncio.run(work())
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+import shlex
 from pathlib import Path
+from typing import List
 
 import pytest
 
-from runner_sandbox import RunnerError, Sandbox, __version__, run
+from runner_sandbox import RunnerError, Sandbox, __version__, exec_bundle, run
+from runner_sandbox._program import find_program
 
 
 def write_program(path: Path, text: str) -> str:
@@ -79,3 +83,49 @@ def test_descriptors_of_the_caller_are_not_inherited(tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as file:
         found = run(["sh", "-c", f"test ! -e /proc/self/fd/{file.fileno()} && echo closed"])
     assert found.text == "closed\n"
+
+
+def processes_that_show(text: str) -> List[str]:
+    """The processes of the host with this text on their command lines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:
+            # It has ended.
+            pass
+    return found
+
+
+def test_values_of_variables_are_on_no_command_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    real = shlex.quote(find_program().path)
+    program = write_program(tmp_path / "runner", f'cat /proc/$$/cmdline >> {log}\nexec {real} "$@"')
+    canary = secrets.token_hex()
+    env = {"CANARY": f"{canary}\nof two lines"}
+    show = ["sh", "-c", 'echo "$CANARY"']
+    shown = f"{canary}\nof two lines\n"
+    assert run(show, env=env, program=program).text == shown
+    with pytest.raises(RunnerError):
+        exec_bundle("no-such-bundle", env=env, program=program)
+    with Sandbox.create(env=env, program=program) as box:
+        assert box.run(show).text == shown
+        # Of the supervisor, too.
+        assert processes_that_show(canary) == []
+        box.snapshot(tmp_path / "files.tar")
+        with Sandbox.create(env=env, snapshot=tmp_path / "files.tar", program=program) as again:
+            assert again.run(show).text == shown
+    with Sandbox.create(program=program) as box:
+        assert box.run(show, env=env).text == shown
+        assert box.start(show, env=env).wait().text == shown
+    calls = log.read_bytes()
+    for verb in (b"run", b"exec", b"sandbox\0create", b"sandbox\0restore", b"sandbox\0exec"):
+        assert b"\0" + verb + b"\0--env-file=" in calls
+    assert canary.encode() not in calls
+
+
+@pytest.mark.parametrize("env", [{"A": "b\0C=d"}, {"A\0B": "c"}, {"A=B": "c"}])
+def test_a_variable_does_not_become_another_one(env: "dict[str, str]") -> None:
+    with pytest.raises(ValueError, match="env: the name"):
+        run(["env"], env=env)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -224,6 +226,35 @@ def test_a_started_command_is_followed_and_killed(box: Sandbox) -> None:
     assert (killed.wait(60).signal, killed.wait(60).outcome) == (15, "signaled")
     with pytest.raises(RunnerError):
         killed.kill()
+
+
+def test_a_server_in_the_sandbox_is_reached_until_the_block_ends(box: Sandbox) -> None:
+    server = box.start(["python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "8000"], cwd="/scratch")
+    box.write("/scratch/page", b"hello")
+    while b"Serving" not in server.logs()[0]:
+        pass
+    with box.forward(8000) as forwarding:
+        assert forwarding.host == "127.0.0.1"
+        connection = HTTPConnection(forwarding.host, forwarding.port, timeout=30)
+        connection.request("GET", "/page")
+        assert connection.getresponse().read() == b"hello"
+        connection.close()
+        # Nobody listens: a warning, after which it goes on.
+        with box.forward(8001) as other, socket.create_connection((other.host, other.port)) as closed:
+            assert closed.recv(1) == b""
+        with pytest.raises(RunnerError) as raised:
+            box.forward(8000, forwarding.port)
+        assert raised.value.code == "port_unavailable"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((forwarding.host, forwarding.port))
+    again = box.forward(8000, forwarding.port)
+    assert again.port == forwarding.port
+    box.remove(force=True)
+    again.close()
+    again.close()
+    with pytest.raises(RunnerError) as raised:
+        box.forward(8000)
+    assert raised.value.code == "no_sandbox"
 
 
 def test_files_go_in_and_come_out_as_they_are(box: Sandbox, tmp_path: Path) -> None:

@@ -1,3 +1,9 @@
+/** The flags of the program, from options. */
+
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
 /** Milliseconds, or a duration of the program: `90s`, `5m`, `none`. */
 export type Time = number | string;
 /** Bytes, or a size of the program: `512m`, `1g`. */
@@ -5,7 +11,7 @@ export type Size = number | string;
 
 /** What a command and a sandbox have. */
 export interface CommandOptions {
-  /** Visible in the process list of the host; for secrets: `flags: ["--secret=NAME=env:VARIABLE"]`. */
+  /** Values that the output must not show are for `flags: ["--secret=NAME=env:VARIABLE"]`. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly timeout?: Time;
@@ -44,9 +50,40 @@ export function timeOf(value: Time): string {
   return typeof value === "string" ? value : `${Math.round(value)}ms`;
 }
 
+/** The flag of a file with variables, and what closes that file. */
+export interface EnvFlags {
+  readonly words: readonly string[];
+  close(): void;
+}
+
+/**
+ * The flag of a file with the variables. It has no name and no other user can read it; their values would
+ * be visible to every user on a command line.
+ */
+export function envFlags(env: Readonly<Record<string, string>> = {}): EnvFlags {
+  const entries = Object.entries(env);
+  if (entries.length === 0) return { words: [], close: () => undefined };
+  for (const [name, value] of entries) {
+    if (/[=\0]/.test(name) || `${value}`.includes("\0")) {
+      throw new TypeError(`env: the name ${JSON.stringify(name)} has a = or a NUL, or its value a NUL`);
+    }
+  }
+  const place = mkdtempSync(join(tmpdir(), "runner-client-"));
+  let file: number;
+  try {
+    file = openSync(join(place, "variables"), "wx+", 0o600);
+  } finally {
+    // Before it has content: nothing is left, however this process ends.
+    rmSync(place, { recursive: true });
+  }
+  // As `env -0` writes them: a value may have several lines.
+  writeFileSync(file, entries.map(([name, value]) => `${name}=${value}\0`).join(""));
+  return { words: [`--env-file=/proc/${process.pid}/fd/${file}`], close: () => closeSync(file) };
+}
+
 /** Flags that `run` and `sandbox exec` have. */
-export function commandFlags({ env, cwd, timeout }: CommandOptions): string[] {
-  const words = Object.entries(env ?? {}).map(([name, value]) => `--env=${name}=${value}`);
+export function commandFlags({ cwd, timeout }: CommandOptions): string[] {
+  const words: string[] = [];
   if (cwd !== undefined) words.push(`--workdir=${cwd}`);
   if (timeout !== undefined) words.push(`--timeout=${timeOf(timeout)}`);
   return words;

@@ -7,6 +7,7 @@ import { delimiter, join, resolve } from "node:path";
 import type { Readable } from "node:stream";
 
 import { RunnerError } from "./errors.js";
+import { envFlags } from "./flags.js";
 import { VERSION } from "./version.js";
 
 // Variables of the caller that change how the program prints.
@@ -49,6 +50,8 @@ export interface Done {
 }
 
 export interface CallOptions {
+  /** Variables of the command, not of the program. */
+  readonly env?: Readonly<Record<string, string>> | undefined;
   readonly input?: string | Uint8Array | undefined;
   readonly limit?: number;
   readonly signal?: AbortSignal | undefined;
@@ -76,15 +79,23 @@ export class Program {
   spawn(
     words: readonly string[],
     hasInput: boolean,
-    { signal, isApart = false, hasChannel = false }: CallOptions = {},
+    { env, signal, isApart = false, hasChannel = false }: CallOptions = {},
   ): [ChildProcess, Promise<number>] {
     signal?.throwIfAborted();
+    const flags = envFlags(env);
+    const verbEnd = words[0] === "sandbox" ? 2 : 1;
     const variables = Object.entries(process.env).filter(([name]) => !FORM_VARIABLES.includes(name));
-    const child = spawn(this.path, words, {
-      env: Object.fromEntries(variables),
-      detached: isApart,
-      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(hasChannel ? ["pipe" as const] : [])],
-    });
+    let child: ChildProcess;
+    try {
+      child = spawn(this.path, [...words.slice(0, verbEnd), ...flags.words, ...words.slice(verbEnd)], {
+        env: Object.fromEntries(variables),
+        detached: isApart,
+        stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(hasChannel ? ["pipe" as const] : [])],
+      });
+    } catch (error) {
+      flags.close();
+      throw error;
+    }
     // A command need not read its input.
     child.stdin?.on("error", () => undefined);
     const stop = (): void => askToEnd(child);
@@ -93,7 +104,11 @@ export class Program {
       child.on("error", (error) => reject(new RunnerError("runner_missing", `${this.path}: ${error.message}`)));
       child.on("close", (code) => resolve(code ?? 128));
     });
-    const code = ended.finally(() => signal?.removeEventListener("abort", stop)).then((code) => {
+    const settled = ended.finally(() => {
+      flags.close();
+      signal?.removeEventListener("abort", stop);
+    });
+    const code = settled.then((code) => {
       signal?.throwIfAborted();
       return code;
     });

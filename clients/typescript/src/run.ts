@@ -27,8 +27,8 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
   const own = flagsOf(options);
   if (options.input !== undefined) own.push("--interactive");
   const program = await findProgram(options.program);
-  const { input, signal } = options;
-  return resultOf(words, await program.call(["run", ...own, "--", ...words], { input, signal }));
+  const { env, input, signal } = options;
+  return resultOf(words, await program.call(["run", ...own, "--", ...words], { env, input, signal }));
 }
 
 /** Runs a bundle, as `runner exec` does. Its structured output is `result.report.output`. */
@@ -44,7 +44,8 @@ export async function execBundle(
   // Never a flag, nor `-`, which is standard input.
   const named = isAbsolute(bundle) ? bundle : `./${bundle}`;
   const program = await findProgram(options.program);
-  const done = await program.call(["exec", ...own, named, "--", ...args], { input, signal: options.signal });
+  const { env, signal } = options;
+  const done = await program.call(["exec", ...own, named, "--", ...args], { env, input, signal });
   return resultOf([bundle, ...args], done);
 }
 

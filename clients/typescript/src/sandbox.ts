@@ -82,7 +82,8 @@ export class Sandbox implements AsyncDisposable {
     // A sandbox of that name may be there, which is not for us to remove.
     const other = options.name === undefined ? null : await sandbox.state();
     try {
-      const done = await program.call(words, { limit: 1 << 16, signal: options.signal });
+      const { env, signal } = options;
+      const done = await program.call(words, { env, limit: 1 << 16, signal });
       if (done.code !== 0) throw await sandbox.#creationError(done);
     } catch (error) {
       // It may have started before an abort.
@@ -171,7 +172,8 @@ export class Sandbox implements AsyncDisposable {
   ): [ChildProcess, Promise<CommandResult & { readonly code: number }>] {
     const flags = ["--json=fd:3", "--quiet", ...own, ...commandFlags(options)];
     const words = ["sandbox", "exec", ...flags, "--", this.name, ...argv];
-    const [child, ended] = this.program.spawn(words, hasInput, { signal: options.signal, hasChannel: true });
+    const { env, signal } = options;
+    const [child, ended] = this.program.spawn(words, hasInput, { env, signal, hasChannel: true });
     const document = collect((child.stdio?.[3] ?? null) as Readable | null, Infinity);
     let tail = Buffer.alloc(0);
     child.stderr?.on("data", (chunk: Buffer) => (tail = Buffer.concat([tail, chunk]).subarray(-STDERR_TAIL)));
@@ -233,6 +235,22 @@ export class Sandbox implements AsyncDisposable {
   /** Writes the files of the sandbox to a tar, as a whole or not at all; processes are not kept. */
   async snapshot(file: string): Promise<void> {
     await this.call("snapshot", ["--", this.name, hostPath(file)]);
+  }
+
+  /**
+   * Listens at a port of 127.0.0.1 of the host, and connects to a port of the sandbox; 0 is any free one.
+   *
+   * `await using` closes it at the end of the block. Every user of the host can connect.
+   */
+  async forward(port: number, hostPort = 0, { signal }: WaitOptions = {}): Promise<Forwarding> {
+    const words = ["sandbox", "forward", "--", this.name, `${hostPort}:${port}`];
+    const [child, ended] = this.program.spawn(words, false, { signal, isApart: true });
+    const stderr = collect(child.stderr, STDERR_TAIL);
+    // An abort later on only ends it.
+    ended.catch(() => undefined);
+    const line = await Promise.race([firstLine(child.stdout), ended]);
+    if (typeof line === "number") throw refusal(line, stderr.kept);
+    return new Forwarding(line, child, ended);
   }
 
   /** Freezes all processes. */
@@ -346,6 +364,50 @@ export class Command {
   async kill(signal = "KILL"): Promise<void> {
     await this.sandbox.call("kill", [`--signal=${signal}`, "--", this.sandbox.name, `${this.id}`]);
   }
+}
+
+/** A port of the host that `Sandbox.forward` has opened; `await using` closes it at the end of the block. */
+export class Forwarding implements AsyncDisposable {
+  /** The address at which it listens. */
+  readonly host: string;
+  readonly port: number;
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<number>;
+
+  /** @internal */
+  constructor(
+    line: string,
+    child: ChildProcess,
+    ended: Promise<number>,
+  ) {
+    this.#child = child;
+    this.#ended = ended;
+    const [address = ""] = line.split(" ");
+    const at = address.lastIndexOf(":");
+    this.host = address.slice(0, at);
+    this.port = Number(address.slice(at + 1));
+  }
+
+  /** Closes the port and its connections. */
+  async close(): Promise<void> {
+    askToEnd(this.#child);
+    await this.#ended.catch(() => undefined);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** Rejects never; without a line it stays pending. */
+function firstLine(stream: Readable | null): Promise<string> {
+  return new Promise((resolve) => {
+    let text = "";
+    stream?.on("data", (chunk: Buffer) => {
+      text += chunk.toString("utf8");
+      if (text.includes("\n")) resolve(text);
+    });
+  });
 }
 
 /** Whether the program did not say itself why it ended. */

@@ -1,12 +1,14 @@
 /** One command: options, ends, refusals, hostile output; the program itself. */
 
 import assert from "node:assert/strict";
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { chmod, mkdir, mkdtemp, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { CommandError, RunnerError, Sandbox, VERSION, execBundle, printable, run, type RunOptions } from "../src/index.js";
+import { findProgram } from "../src/program.js";
 
 let place: string;
 before(async () => void (place = await mkdtemp(join(tmpdir(), "clients-"))));
@@ -177,6 +179,57 @@ test("another version and another program are refused", async () => {
   }
   const later = "case $1 in --version) echo runner 0.1.99;; *) echo '{\"schema_version\":\"3.0\"}';; esac";
   await assert.rejects(run(["true"], { program: await writeProgram("later", later) }), /schema version 3.0/);
+});
+
+/** The processes of the host with this text on their command lines. */
+async function processesThatShow(text: string): Promise<string[]> {
+  const processes = (await readdir("/proc")).filter((name) => /^[0-9]+$/.test(name));
+  const shows = async (pid: string): Promise<boolean> => {
+    try {
+      return (await readFile(`/proc/${pid}/cmdline`)).includes(text);
+    } catch {
+      // It has ended.
+      return false;
+    }
+  };
+  const shown = await Promise.all(processes.map(shows));
+  return processes.filter((_pid, index) => shown[index]);
+}
+
+test("values of variables are on no command line, and nothing of them is left", async () => {
+  const log = join(place, "calls");
+  const real = (await findProgram()).path;
+  const program = await writeProgram("recording", `cat /proc/$$/cmdline >> '${log}'\nexec '${real}' "$@"`);
+  const canary = randomBytes(16).toString("hex");
+  const env = { CANARY: `${canary}\nof two lines` };
+  const show = shell('echo "$CANARY"');
+  const shown = `${canary}\nof two lines\n`;
+  assert.equal((await run(show, { env, program })).text, shown);
+  await assert.rejects(execBundle("no-such-bundle", [], { env, program }), RunnerError);
+  {
+    await using box = await Sandbox.create({ env, program });
+    assert.equal((await box.run(show)).text, shown);
+    // Of the supervisor, too.
+    assert.deepEqual(await processesThatShow(canary), []);
+  }
+  {
+    await using box = await Sandbox.create({ program });
+    assert.equal((await box.run(show, { env })).text, shown);
+    assert.equal((await (await box.start(show, { env })).wait()).text, shown);
+  }
+  const calls = await readFile(log, "latin1");
+  for (const verb of ["run", "exec", "sandbox\0create", "sandbox\0exec"]) {
+    assert.ok(calls.includes(`\0${verb}\0--env-file=`), verb);
+  }
+  assert.ok(!calls.includes(canary));
+  const open = await Promise.all((await readdir("/proc/self/fd")).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => "")));
+  assert.deepEqual(open.filter((path) => path.includes("runner-client-")), []);
+});
+
+test("a variable does not become another one", async () => {
+  for (const env of [{ A: "b\0C=d" }, { "A\0B": "c" }, { "A=B": "c" }]) {
+    await assert.rejects(run(["env"], { env }), /env: the name/);
+  }
 });
 
 test("variables that change how the program prints do not count", async (context) => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -271,4 +272,47 @@ test("Ctrl-C with a handler that aborts removes the sandbox", async () => {
   const [printed, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
   assert.ok(code === 1 && printed.includes("interrupted"), printed);
   assert.equal(await box.state(), null);
+});
+
+test("a server in the sandbox is reached until the block ends", async () => {
+  await using box = await Sandbox.create();
+  const words = ["python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "8000"];
+  const server = await box.start(words, { cwd: "/scratch" });
+  await box.write("/scratch/page", "hello");
+  while (!(await server.logs()).stdout.includes("Serving"));
+  let port: number;
+  {
+    await using forwarding = await box.forward(8000);
+    port = forwarding.port;
+    assert.equal(forwarding.host, "127.0.0.1");
+    assert.equal(await (await fetch(`http://127.0.0.1:${port}/page`)).text(), "hello");
+    await assert.rejects(box.forward(8000, port), withCode("port_unavailable"));
+  }
+  await assert.rejects(once(connect(port, "127.0.0.1"), "connect"), { code: "ECONNREFUSED" });
+  const again = await box.forward(8000, port);
+  assert.equal(again.port, port);
+  await box.remove({ force: true });
+  await again.close();
+  await again.close();
+  await assert.rejects(box.forward(8000), withCode("no_sandbox"));
+});
+
+test("an abort ends a forwarding, and none is started after it", async () => {
+  await using box = await Sandbox.create();
+  const stop = new AbortController();
+  const { port } = await box.forward(8000, 0, { signal: stop.signal });
+  stop.abort(new Error("stopped"));
+  await assert.rejects(box.forward(8000, 0, { signal: stop.signal }), /stopped/);
+  const isOpen = async (): Promise<boolean> => {
+    const socket = connect(port, "127.0.0.1");
+    try {
+      await once(socket, "connect");
+      return true;
+    } catch {
+      return false;
+    } finally {
+      socket.destroy();
+    }
+  };
+  while (await isOpen());
 });

@@ -135,6 +135,7 @@ pub(super) fn usage(message: &str, hint: &str) -> ErrorReport {
 fn report(error: &CopyError) -> ErrorReport {
     let hint = match error {
         CopyError::Sandbox(error) => return error.report(),
+        CopyError::Record(error) => return error.report(),
         CopyError::Place(PlaceError::Link { path }) => Some(format!(
             "to copy to where it leads, end it with a slash: {path}/"
         )),

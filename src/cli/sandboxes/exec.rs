@@ -14,7 +14,7 @@ use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::request::RequestError;
 use crate::cli::sandboxes::{code_of, parse_name, read_time};
-use crate::run::verbs::sandboxes::{self, Attachment, Executed, SandboxError};
+use crate::run::verbs::sandboxes::{self, Attachment, Executed, Execution, SandboxError};
 use rustix::io::Errno;
 use sandbox::control::Answer;
 use sandbox::steps::ChildStep;
@@ -146,7 +146,13 @@ pub(super) fn run(
             .as_ref()
             .and_then(|target| target.write(&id).err());
     };
-    let executed = sandboxes::execute(caller, &name, &wanted, attachment, exec.usage, write_id);
+    let execution = Execution {
+        name: &name,
+        request: &wanted,
+        attachment,
+        is_measured: exec.usage,
+    };
+    let executed = sandboxes::execute(caller, &execution, write_id);
     let (id, answer) = match executed {
         Ok(Executed { id, answer }) => (id, Ok(answer)),
         Err(error) => (None, Err(error)),

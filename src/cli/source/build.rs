@@ -10,6 +10,7 @@ use crate::cli::print::Printer;
 use crate::cli::source::cancel::CancellableWriter;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, parse_target, push, set_name};
+use crate::run::host::temporary_record::{Purpose, TemporaryRecord};
 use bundler::files::FileIdentity;
 use bundler::output::BlockedSignals;
 use bundler::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
@@ -104,6 +105,9 @@ pub(super) fn build(
         exclude: output_directories(args, &store),
     };
     let directory = SourceDirectory::open(&args.directory)?;
+    let above = &caller.temporary_directory;
+    let mut record = TemporaryRecord::begin(caller)?;
+    let git_directory = above.join(record.choose_name(above, Purpose::Git)?);
     let snapshot = directory.gather(
         &request,
         &BuildHost {
@@ -113,10 +117,12 @@ pub(super) fn build(
                 entries: oci.entries,
             },
             path: &caller.path,
-            temporary_directory: &caller.temporary_directory,
+            git_directory: &git_directory,
             caller_uid: context.uid,
         },
     )?;
+    // The git directory is removed.
+    drop(record);
     printer.warnings(&snapshot.warnings);
     let blocked = BlockedSignals::block().map_err(SourceError::Signals)?;
     let mut built = store_snapshot(&snapshot, &store)?;

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 
+use crate::run::error::RunError;
 use bundler::BundleError;
 use sources::oci::error::OciError;
 use spec::oci::reference::ReferenceError;
@@ -29,10 +30,12 @@ pub(super) enum SourceError {
     NotStored { found: String },
     #[error("signals cannot be blocked: {0}")]
     Signals(Errno),
+    #[error(transparent)]
+    Record(#[from] RunError),
 }
 
 impl SourceError {
-    pub(super) fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> &str {
         match self {
             Self::Build(error) => error.code(),
             Self::Oci(error) => error.code(),
@@ -41,6 +44,7 @@ impl SourceError {
             Self::TargetPinned { .. } => "reference_invalid",
             Self::NotStored { .. } => "source_not_stored",
             Self::Signals(_) => "source_internal",
+            Self::Record(error) => error.code(),
         }
     }
 
@@ -53,6 +57,7 @@ impl SourceError {
             Self::Epoch { .. } => "unset it, or set it to the output of `git log -1 --format=%ct`",
             Self::TargetPinned { .. } => "omit the digest: the registry gets that of the artifact",
             Self::NotStored { .. } => "`runner source list` shows what is in the store",
+            Self::Record(error) => return error.hint(),
             Self::Signals(_) => return None,
         };
         Some(text.to_owned())

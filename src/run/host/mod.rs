@@ -5,4 +5,5 @@ pub(crate) mod early;
 pub(crate) mod resources;
 pub(crate) mod scope;
 pub(super) mod surroundings;
+pub(crate) mod temporary_record;
 pub(super) mod user_namespaces;

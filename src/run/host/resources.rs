@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use crate::run::Run;
 use crate::run::error::RunError;
-use crate::staging::{Journal, TemporaryName, remove_temporary};
+use crate::staging::{
+    Journal, TemporaryName, is_directory_name, remove_temporary, remove_temporary_directory,
+};
 use sandbox::cgroups::{self, Backend, HostCgroups};
 use sandbox::host;
 use sandbox::records::{Entry, Leftover, RecordsError, RunRecord, RunRecords, default_directory};
@@ -140,6 +142,10 @@ pub(crate) fn open_records(caller: &Caller) -> Result<RunRecords, RunError> {
 pub(crate) fn collect_leftovers(records: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = records.collect_leftovers(&mut |leftover: &Leftover| {
         let name = leftover.name.as_bytes();
+        if is_directory_name(name) {
+            remove_temporary_directory(&leftover.directory, name)?;
+            return Ok(());
+        }
         let temporary = TemporaryName::parse(RelPath::parse(name)?)?;
         remove_temporary(&leftover.directory, &temporary)?;
         Ok(())

@@ -8,7 +8,7 @@ use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::error::RunError;
 use crate::run::planning::resolved::ResolvedRun;
 use sandbox::host::processors;
-use sandbox::records::{RecordsError, RunRecord, Share};
+use sandbox::records::{ExceededTotal, RecordsError, RunRecord, Share, TotalKind};
 use sandbox::unix_sockets::{self, UnixSockets};
 use sandbox::view as view_plan;
 use spec::host::HostSupport;
@@ -18,7 +18,6 @@ use spec::path::escape_path;
 use spec::report::{Enforcement, EnforcementState, WarningReport};
 use spec::request::{LimitsMode, Request, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
-use spec::units::amount;
 use sys::rlimit::{self, resource};
 
 /// Parts of the confinement that a kernel may lack.
@@ -114,30 +113,32 @@ pub(in crate::run) fn claim_share(
     record
         .claim_share(share, &request.caller.totals)
         .map_err(|error| match error {
-            RecordsError::TotalReached {
-                what,
-                used,
-                share,
-                most,
-            } => total_reached(what, [used, share, most]),
+            RecordsError::TotalExceeded(exceeded) => total_exceeded(exceeded),
             error => error.into(),
         })
 }
 
-fn total_reached(what: &'static str, [used, share, most]: [u64; 3]) -> RunError {
-    let is_memory = what == Limit::Memory.name();
-    let (flag, own, full) = match is_memory {
-        true => ("--max-memory", "--memory", "too_much_memory"),
-        false => ("--max-cpus", "--cpus", "too_many_cpus"),
+fn total_exceeded(exceeded: ExceededTotal) -> RunError {
+    let ExceededTotal {
+        kind,
+        used,
+        share,
+        most,
+    } = exceeded;
+    let (flag, own, full) = match kind {
+        TotalKind::Memory => ("--max-memory", "--memory", "too_much_memory"),
+        TotalKind::Cpus => ("--max-cpus", "--cpus", "too_many_cpus"),
     };
-    let [used_text, share_text, most_text] = [used, share, most].map(|value| amount(what, value));
+    let [used_text, share_text, most_text] =
+        [used, share, most].map(|value| kind.limit().amount(value));
     let is_alone = share > most;
-    let problem = match is_alone {
-        true => format!("is less than what this one may use alone, {share_text}"),
-        false => format!(
+    let problem = if is_alone {
+        format!("is less than what this one may use alone, {share_text}")
+    } else {
+        format!(
             "is reached: the limits of the sandboxes and runs of this user are {used_text} together, and that of \
              this one is {share_text}"
-        ),
+        )
     };
     RunError::Argument {
         code: if is_alone {

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use archive::transfer::TOP;
 use archive::transfer::pack::{PackError, PackTask, is_contents, last_segment, pack};
@@ -18,6 +19,8 @@ use spec::report::Exit;
 use spec::request::Caller;
 use spec::sandboxes::{Action, CommandLimits, CommandRequest, SandboxName};
 
+use crate::run::error::RunError;
+use crate::run::host::temporary_record::{Purpose, TemporaryRecord};
 use crate::run::sandbox_files::streams::{End, Streams};
 use crate::run::sandbox_files::{
     ARCHIVE, CONTENTS, FOLLOW, KEEP, NAMED, SNAPSHOT, Skipped, special_entries_warning,
@@ -35,6 +38,8 @@ pub(crate) enum CopyError {
     Place(#[from] PlaceError),
     #[error(transparent)]
     Pack(#[from] PackError),
+    #[error(transparent)]
+    Record(Box<RunError>),
     #[error("what came out of the sandbox cannot be unpacked: {0}")]
     Unpack(Problem),
     /// What the command in the sandbox said, escaped.
@@ -61,6 +66,12 @@ pub(crate) enum CopyError {
     /// By a signal to this process.
     #[error("cancelled by signal {0}")]
     Cancelled(i32),
+}
+
+impl From<RunError> for CopyError {
+    fn from(error: RunError) -> Self {
+        Self::Record(Box::new(error))
+    }
 }
 
 /// The lines about what was skipped.
@@ -195,7 +206,13 @@ pub(crate) fn copy_out(
     let limits = place.limits()?;
     let words: [&[u8]; 4] = [b"copy-out", path, TOP, link_word(follows_link)];
     let copying = Copying::start(caller, name, Action::SendFiles, &words, &signals)?;
-    let fresh = place.make_fresh()?;
+    // Dropped after `fresh`.
+    let mut record = TemporaryRecord::begin(caller)?;
+    let directory = path_of(place.directory()).map_err(|source| CopyError::Stream {
+        act: "find the path of the destination",
+        source,
+    })?;
+    let fresh = place.make_fresh_named(record.choose_name(&directory, Purpose::Copy)?)?;
     let copying = RefCell::new(copying);
     let unpacked = unpack_files(
         Feed {
@@ -213,6 +230,11 @@ pub(crate) fn copy_out(
     Ok(Copied {
         skipped: lines.collect(),
     })
+}
+
+/// The path of an open directory, without links.
+fn path_of(directory: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
 /// The source of a reader, which is asked about signals meanwhile.

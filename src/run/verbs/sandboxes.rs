@@ -364,19 +364,32 @@ pub(crate) struct Executed {
     pub(crate) answer: Answer,
 }
 
+/// A command for a sandbox.
+#[derive(Debug)]
+pub(crate) struct Execution<'request> {
+    pub(crate) name: &'request SandboxName,
+    pub(crate) request: &'request CommandRequest,
+    pub(crate) attachment: Attachment,
+    /// Whether its end has what it used.
+    pub(crate) is_measured: bool,
+}
+
 /// Runs a command in a sandbox with the streams of this process, and waits for its end, or, if it is
-/// detached, for its start. `on_start` gets its id; with `is_measured` its end tells what it used.
+/// detached, for its start. `on_start` gets its id.
 ///
 /// # Errors
 /// [`SandboxError`].
 pub(crate) fn execute(
     caller: &Caller,
-    name: &SandboxName,
-    wanted: &CommandRequest,
-    attachment: Attachment,
-    is_measured: bool,
+    execution: &Execution<'_>,
     on_start: impl FnOnce(u64),
 ) -> Result<Executed, SandboxError> {
+    let Execution {
+        name,
+        request,
+        attachment,
+        is_measured,
+    } = *execution;
     let failed = |act| move |errno| SandboxError::call(act, errno);
     let of_control = |error| SandboxError::of_control(name, error);
     let signals = listen_for_signals().map_err(failed("listen for signals"))?;
@@ -390,7 +403,7 @@ pub(crate) fn execute(
     .map_err(failed("make the streams of the command"))?;
     let client = connect(caller, name)?;
     let started = client
-        .exec(wanted, &ends, is_measured)
+        .exec(request, &ends, is_measured)
         .map_err(of_control)?;
     // Otherwise the end of the command's output would not be seen.
     drop(ends);

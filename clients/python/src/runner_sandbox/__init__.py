@@ -6,12 +6,13 @@
 from ._errors import CommandError, RunnerError
 from ._result import Result, printable
 from ._run import exec_bundle, run
-from ._sandbox import Command, Sandbox
+from ._sandbox import Command, Forwarding, Sandbox
 from ._version import __version__
 
 __all__ = [
     "Command",
     "CommandError",
+    "Forwarding",
     "Result",
     "RunnerError",
     "Sandbox",

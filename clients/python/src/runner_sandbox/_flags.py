@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+import tempfile
+from contextlib import contextmanager
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 Paths = Union[PathLike, Sequence[PathLike]]
@@ -33,9 +35,26 @@ def paths_of(paths: Paths) -> List[str]:
     return [os.fspath(path) for path in paths]
 
 
-def command_flags(env: Optional[Mapping[str, str]], cwd: Optional[PathLike], timeout: Optional[Time]) -> List[str]:
+@contextmanager
+def env_flags(env: Optional[Mapping[str, str]]) -> Iterator[List[str]]:
+    """The flag of a file with the variables. It has no name and no other user can read it; their values would be
+    visible to every user on a command line."""
+    if not env:
+        yield []
+        return
+    for name, value in env.items():
+        if "=" in name or "\0" in f"{name}{value}":
+            raise ValueError(f"env: the name {name!r} has a = or a NUL, or its value a NUL")
+    with tempfile.TemporaryFile(prefix="runner-client-") as file:
+        # As `env -0` writes them: a value may have several lines.
+        file.write(b"".join(os.fsencode(f"{name}={value}\0") for name, value in env.items()))
+        file.flush()
+        yield [f"--env-file=/proc/{os.getpid()}/fd/{file.fileno()}"]
+
+
+def command_flags(cwd: Optional[PathLike], timeout: Optional[Time]) -> List[str]:
     """Flags that `run` and `sandbox exec` have."""
-    words = [f"--env={name}={value}" for name, value in (env or {}).items()]
+    words = []
     if cwd is not None:
         words.append(f"--workdir={os.fspath(cwd)}")
     if timeout is not None:

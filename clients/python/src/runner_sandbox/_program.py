@@ -16,9 +16,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import IO, Iterator, List, Optional, Sequence, Tuple
+from typing import IO, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ._errors import RunnerError
+from ._flags import env_flags
 from ._version import __version__
 
 # Variables of the caller that change how the program prints.
@@ -98,6 +99,7 @@ class Program:
         self,
         words: Sequence[str],
         *,
+        env: Optional[Mapping[str, str]] = None,
         stdin: Optional[bytes] = None,
         limit: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -106,34 +108,107 @@ class Program:
     ) -> Done:
         """Executes it to its end. If the caller is interrupted, it is asked to end, and waited for.
 
-        ``is_apart``: in a session of its own, where it gets no signal from the terminal.
+        ``env``: for the command, not for the program. ``is_apart``: in a session of its own, where it gets no signal from the terminal.
         ``channel``: its second end becomes the program's, under the same number.
         """
         process: Optional[subprocess.Popen[bytes]] = None
         parent_end, child_end = channel or (None, None)
+        verb_end = 2 if words[0] == "sandbox" else 1
         try:
-            # Until Popen returns nobody knows the process.
-            with held_interrupt():
-                process = subprocess.Popen(
-                    [self.path, *words],
-                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=_environment(),
-                    start_new_session=is_apart,
-                    pass_fds=[child_end.fileno()] if child_end else (),
-                )
-            if child_end is not None:
-                # Otherwise the end of the document would not be seen.
-                child_end.close()
-            outputs = _pump(process, stdin, parent_end, limit, timeout)
-            code = process.wait()
+            with env_flags(env) as flags:
+                # Until Popen returns nobody knows the process.
+                with held_interrupt():
+                    process = subprocess.Popen(
+                        [self.path, *words[:verb_end], *flags, *words[verb_end:]],
+                        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        env=_environment(),
+                        start_new_session=is_apart,
+                        pass_fds=[child_end.fileno()] if child_end else (),
+                    )
+                if child_end is not None:
+                    # Otherwise the end of the document would not be seen.
+                    child_end.close()
+                outputs = _pump(process, stdin, parent_end, limit, timeout)
+                code = process.wait()
         except BaseException:
             if process is not None:
                 with process:
                     _stop(process)
             raise
         return Done(code if code >= 0 else 128 - code, *outputs)
+
+    def start(self, words: Sequence[str]) -> Service:
+        """Executes it in a session of its own, and returns once it has printed a line.
+
+        Raises `RunnerError` if it ends before.
+        """
+        service: Optional[Service] = None
+        try:
+            with held_interrupt():
+                process = subprocess.Popen(
+                    [self.path, *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=_environment(),
+                    start_new_session=True,
+                )
+                service = Service(process)
+            service.line = _first_line(process)
+            if not service.line.endswith(b"\n"):
+                code = process.wait()
+                service.stop()
+                raise Done(code, Output(0, bytearray()), service.errors, Output(0, bytearray())).refusal()
+        except BaseException:
+            if service is not None:
+                service.stop()
+            raise
+        return service
+
+
+class Service:
+    """An execution of the program that goes on until it is stopped."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.line = b""
+        """The first line that it has printed."""
+        self.errors = Output(_CHUNK, bytearray())
+        self._process = process
+        # It must be able to write its warnings.
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+
+    def stop(self) -> None:
+        with held_interrupt(), self._process:
+            _stop(self._process)
+            self._reader.join()
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        while chunk := os.read(self._process.stderr.fileno(), _CHUNK):
+            self.errors.add(chunk)
+
+
+def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
+    """What it prints, to the end of a line or of the output."""
+    assert process.stdout is not None
+    stop = stop_channel.get()
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        if stop is not None:
+            selector.register(stop, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            for key, _events in selector.select():
+                if key.fileobj is stop:
+                    raise _stopped(stop)
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    return line
+                line += chunk
+    return line
 
 
 @contextmanager
@@ -220,9 +295,7 @@ def _pump(
                 raise TimeoutError(f"runner has not ended within {timeout} s")
             for key, _events in selector.select(left):
                 if key.data is stop and stop is not None:
-                    # Calls that clean up go on.
-                    stop.recv(1)
-                    raise Stopped("the task that waited for this call was cancelled")
+                    raise _stopped(stop)
                 if key.data is None:
                     waiting = waiting[_write(key.fd, waiting) :]
                     is_done = not waiting
@@ -234,6 +307,12 @@ def _pump(
                     selector.unregister(key.fileobj)
                     _close(key.fileobj)  # type: ignore[arg-type]
     return outputs
+
+
+def _stopped(stop: socket.socket) -> Stopped:
+    # Calls that clean up go on.
+    stop.recv(1)
+    return Stopped("the task that waited for this call was cancelled")
 
 
 def _write(fd: int, data: memoryview) -> int:

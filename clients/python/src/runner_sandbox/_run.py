@@ -33,18 +33,17 @@ def run(
 
     Without keywords it sees the system directories read-only, has no network, 256 MiB of memory and
     10 minutes, and its environment is empty. ``net`` are hosts, ``flags`` all other flags as
-    ``--flag=value``. Values of ``env`` are visible in the process list of the host: for
-    secrets there is ``flags=["--secret=NAME=env:VARIABLE"]``.
+    ``--flag=value``. Values that the output must not show are for ``flags=["--secret=NAME=env:VARIABLE"]``.
 
     Raises `RunnerError` if the command was refused or could not be started.
     """
     words = words_of(argv)
-    own = ["--quiet", "--json", *sandbox_flags(ro, rw, memory, net, flags), *command_flags(env, cwd, timeout)]
+    own = ["--quiet", "--json", *sandbox_flags(ro, rw, memory, net, flags), *command_flags(cwd, timeout)]
     if max_output is not None:
         own.append(f"--max-output={max_output}")
     if input is not None:
         own.append("--interactive")
-    done = find_program(program).call(["run", *own, "--", *words], stdin=input)
+    done = find_program(program).call(["run", *own, "--", *words], env=env, stdin=input)
     return _result(words, done)
 
 
@@ -68,7 +67,7 @@ def exec_bundle(
 
     Its structured output is ``result.report["output"]``.
     """
-    own = ["--quiet", "--json", *sandbox_flags(ro, rw, memory, net, flags), *command_flags(env, None, timeout)]
+    own = ["--quiet", "--json", *sandbox_flags(ro, rw, memory, net, flags), *command_flags(None, timeout)]
     if workspace is not None:
         own.append(f"--workspace={os.fspath(workspace)}")
     if max_output is not None:
@@ -80,7 +79,7 @@ def exec_bundle(
     # Never a flag, nor `-`, which is standard input.
     named = path if os.path.isabs(path) else f"./{path}"
     stdin = None if inputs is None else json.dumps(inputs).encode()
-    done = find_program(program).call(["exec", *own, named, "--", *words], stdin=stdin)
+    done = find_program(program).call(["exec", *own, named, "--", *words], env=env, stdin=stdin)
     return _result((path, *words), done)
 
 

@@ -14,7 +14,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from ._errors import RunnerError
 from ._flags import PathLike, Paths, Size, Time, command_flags, sandbox_flags, time_of, words_of
-from ._program import Done, Program, find_program, held_interrupt
+from ._program import Done, Program, Service, find_program, held_interrupt
 from ._result import Result
 from .documents import CommandRecord, CommandResult, Denial, Report, SandboxListing, SandboxState
 
@@ -65,14 +65,14 @@ class Sandbox:
         sandbox = cls(name or f"py-{secrets.token_hex(8)}", program=program)
         sandbox._directory = tempfile.TemporaryDirectory(prefix="runner-client-")
         own = [f"--name={sandbox.name}", f"--json={sandbox._report_file()}"]
-        own += [*sandbox_flags(ro, rw, memory, net, flags), *command_flags(env, cwd, timeout)]
+        own += [*sandbox_flags(ro, rw, memory, net, flags), *command_flags(cwd, timeout)]
         if idle_timeout is not None:
             own.append(f"--idle-timeout={time_of(idle_timeout)}")
         verb = ["create", *own] if snapshot is None else ["restore", *own, "--", _host_path(snapshot)]
         # A sandbox of that name may be there, which is not for us to remove.
         other = sandbox.state() if name else None
         try:
-            done = sandbox._program.call(["sandbox", *verb], limit=1 << 16)
+            done = sandbox._program.call(["sandbox", *verb], env=env, limit=1 << 16)
             if done.code != 0:
                 raise sandbox._creation_error(done)
         except BaseException as error:
@@ -114,10 +114,10 @@ class Sandbox:
         Raises `RunnerError` if it could not be started, or the sandbox ended before it.
         """
         words = words_of(argv)
-        own = command_flags(env, cwd, timeout)
+        own = command_flags(cwd, timeout)
         if input is not None:
             own.append("--interactive")
-        done, ended = self._execute(own, words, input, max_output)
+        done, ended = self._execute(own, words, env, input, max_output)
         assert ended["outcome"] is not None
         line = _LIMIT_LINES.get(ended["outcome"])
         if line is not None:
@@ -143,7 +143,7 @@ class Sandbox:
     ) -> Command:
         """Starts a command, and returns once it runs."""
         words = words_of(argv)
-        _, started = self._execute(["--detach", *command_flags(env, cwd, timeout)], words)
+        _, started = self._execute(["--detach", *command_flags(cwd, timeout)], words, env)
         assert started["id"] is not None
         return Command(self, started["id"], words)
 
@@ -186,6 +186,13 @@ class Sandbox:
     def snapshot(self, file: PathLike) -> None:
         """Writes the files of the sandbox to a tar, as a whole or not at all; processes are not kept."""
         self._call("snapshot", "--", self.name, _host_path(file))
+
+    def forward(self, port: int, host_port: int = 0) -> Forwarding:
+        """Listens at a port of 127.0.0.1 of the host, and connects to a port of the sandbox; 0 is any free one.
+
+        ``with`` closes it at the end. Every user of the host can connect. Raises `RunnerError`.
+        """
+        return Forwarding(self, port, host_port)
 
     def pause(self) -> None:
         """Freezes all processes."""
@@ -238,14 +245,19 @@ class Sandbox:
         return RunnerError("sandbox_ended", f"the sandbox {self.name} has ended{why}", None)
 
     def _execute(
-        self, own: Sequence[str], words: Tuple[str, ...], stdin: Optional[bytes] = None, limit: Optional[int] = None
+        self,
+        own: Sequence[str],
+        words: Tuple[str, ...],
+        env: Optional[Mapping[str, str]],
+        stdin: Optional[bytes] = None,
+        limit: Optional[int] = None,
     ) -> Tuple[Done, CommandResult]:
         """Executes ``exec``, which writes how the command ended to a descriptor that the command does not have."""
         parent_end, child_end = socket.socketpair()
         with parent_end, child_end:
             flags = [f"--json=fd:{child_end.fileno()}", "--quiet", *own]
             call = ["sandbox", "exec", *flags, "--", self.name, *words]
-            done = self._program.call(call, stdin=stdin, limit=limit, channel=(parent_end, child_end))
+            done = self._program.call(call, env=env, stdin=stdin, limit=limit, channel=(parent_end, child_end))
         if not done.document.kept:
             # Wrong usage, or the program was killed.
             raise done.refusal()
@@ -333,6 +345,37 @@ class Command:
     def kill(self, signal: str = "KILL") -> None:
         """Sends a signal to its process group; KILL goes to everything that it has started."""
         self.sandbox._call("kill", f"--signal={signal}", "--", self.sandbox.name, str(self.id))
+
+
+class Forwarding:
+    """A port of the host that `Sandbox.forward` has opened; ``with`` closes it at the end."""
+
+    def __init__(self, sandbox: Sandbox, port: int, host_port: int) -> None:
+        words = ["sandbox", "forward", "--", sandbox.name, f"{host_port}:{port}"]
+        self._service: Service = sandbox._program.start(words)
+        address, _, _ = self._service.line.decode().partition(" ")
+        host, _, chosen = address.rpartition(":")
+        self.host: str = host
+        """The address at which it listens."""
+        self.port = int(chosen)
+
+    def __enter__(self) -> Forwarding:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Forwarding({self.host!r}, {self.port})"
+
+    def close(self) -> None:
+        """Closes the port and its connections."""
+        self._service.stop()
 
 
 def _host_path(path: PathLike) -> str:

@@ -22,7 +22,7 @@ from .documents import CommandRecord, Denial, Report, SandboxState
 
 T = TypeVar("T")
 
-__all__ = ["Command", "Sandbox", "exec_bundle", "run"]
+__all__ = ["Command", "Forwarding", "Sandbox", "exec_bundle", "run"]
 
 
 def _begin(function: Callable[..., T], *arguments: Any, **keywords: Any) -> "asyncio.Future[T]":
@@ -64,6 +64,16 @@ async def _call(
             if call.exception() is None and undo is not None:
                 await _settle(_begin(undo, call.result()))
             raise
+
+
+async def _finish(function: Callable[..., None], **keywords: Any) -> None:
+    """Calls it in a thread, to its end also if the task is cancelled."""
+    call = _begin(function, **keywords)
+    try:
+        await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await _settle(call)
+        raise
 
 
 async def run(argv: Sequence[PathLike], **keywords: Any) -> Result:
@@ -132,6 +142,10 @@ class Sandbox:
     async def snapshot(self, file: PathLike) -> None:
         await _call(self._sandbox.snapshot, file)
 
+    async def forward(self, port: int, host_port: int = 0) -> Forwarding:
+        opened = await _call(self._sandbox.forward, port, host_port, undo=lambda one: one.close())
+        return Forwarding(opened)
+
     async def pause(self) -> None:
         await _call(self._sandbox.pause)
 
@@ -140,12 +154,7 @@ class Sandbox:
 
     async def remove(self, *, force: bool = False) -> None:
         """As `runner_sandbox.Sandbox.remove`. Finished also if the task is cancelled."""
-        removal = _begin(self._sandbox.remove, force=force)
-        try:
-            await asyncio.shield(removal)
-        except asyncio.CancelledError:
-            await _settle(removal)
-            raise
+        await _finish(self._sandbox.remove, force=force)
 
     async def state(self) -> Optional[SandboxState]:
         return await _call(self._sandbox.state)
@@ -176,3 +185,33 @@ class Command:
 
     async def kill(self, signal: str = "KILL") -> None:
         await _call(self._command.kill, signal)
+
+
+class Forwarding:
+    """As `runner_sandbox.Forwarding`; ``async with`` closes it at the end."""
+
+    def __init__(self, forwarding: _sandbox.Forwarding) -> None:
+        self._forwarding = forwarding
+
+    async def __aenter__(self) -> Forwarding:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+    @property
+    def host(self) -> str:
+        return self._forwarding.host
+
+    @property
+    def port(self) -> int:
+        return self._forwarding.port
+
+    async def close(self) -> None:
+        """As `runner_sandbox.Forwarding.close`. Finished also if the task is cancelled."""
+        await _finish(self._forwarding.close)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Generator, List, Mapping, Optional, Sequence
+from typing import Any, Deque, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
 from ._errors import RunnerError
-from ._flags import PathLike, Time
+from ._flags import PathLike
 from ._result import Result, describe_denials, printable, quote
-from ._sandbox import OUTPUT_MAX, Command, Sandbox
+from ._sandbox import Command, Sandbox
 
 _SHOWN_COMMANDS = 10
 _TAIL_BYTES = 2000
@@ -32,35 +32,17 @@ class RecordingSandbox(Sandbox):
         self._told: Deque[str] = deque(maxlen=_SHOWN_COMMANDS)
         self._started: Deque[Command] = deque(maxlen=_SHOWN_COMMANDS)
 
-    def run(
-        self,
-        argv: Sequence[PathLike],
-        *,
-        env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[PathLike] = None,
-        timeout: Optional[Time] = None,
-        input: Optional[bytes] = None,
-        max_output: int = OUTPUT_MAX,
-    ) -> Result:
+    def run(self, argv: Sequence[PathLike], **keywords: Any) -> Result:
         try:
-            result = super().run(
-                argv, env=env, cwd=cwd, timeout=timeout, input=input, max_output=max_output
-            )
+            result = super().run(argv, **keywords)
         except RunnerError as error:
             self._told.append(f"{quote(tuple(map(str, argv)))}: {error}")
             raise
         self._told.append(result.describe())
         return result
 
-    def start(
-        self,
-        argv: Sequence[PathLike],
-        *,
-        env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[PathLike] = None,
-        timeout: Optional[Time] = None,
-    ) -> Command:
-        command = super().start(argv, env=env, cwd=cwd, timeout=timeout)
+    def start(self, argv: Sequence[PathLike], **keywords: Any) -> Command:
+        command = super().start(argv, **keywords)
         self._started.append(command)
         return command
 

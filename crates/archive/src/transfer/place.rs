@@ -190,6 +190,15 @@ impl Place {
     pub fn make_fresh(&self) -> Result<Fresh<'_>, PlaceError> {
         let failed = |errno| call("create a directory in", &self.directory_path, errno);
         let name = format!(".runner-cp-{}", random_digits().map_err(failed)?);
+        self.make_fresh_named(name)
+    }
+
+    /// As [`Self::make_fresh`], with a name that the caller has recorded and nobody can guess.
+    ///
+    /// # Errors
+    /// [`PlaceError::Call`].
+    pub fn make_fresh_named(&self, name: String) -> Result<Fresh<'_>, PlaceError> {
+        let failed = |errno| call("create a directory in", &self.directory_path, errno);
         rustix::fs::mkdirat(&self.directory, &*name, Mode::RWXU).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let directory = self.directory.as_fd();

@@ -66,7 +66,8 @@ pub struct BuildRequest<'call> {
 pub struct BuildHost<'call> {
     pub caps: UnpackCaps,
     pub path: &'call [u8],
-    pub temporary_directory: &'call Path,
+    /// For the git directory of a checkout: a path that does not exist. It is removed at the end.
+    pub git_directory: &'call Path,
     /// Repositories of this user are trusted, besides those of the directory's owner.
     pub caller_uid: u32,
 }

@@ -38,7 +38,7 @@ use super::cgroups;
 pub use directory::default_directory;
 pub use record::{Entry, RunRecord};
 pub use sockets::Sandboxes;
-pub use totals::Share;
+pub use totals::{ExceededTotal, Share, TotalKind};
 pub use uids::UidClaim;
 
 /// Retries if a concurrent cleanup removes the new record before it is locked.
@@ -109,15 +109,10 @@ pub enum RecordsError {
     #[error("{count} sandboxes of this user exist or are being created, and {most} may")]
     TooManySandboxes { count: usize, most: usize },
     #[error(
-        "the {what} of the live runs is {used}, that of this one {share}, and {most} may be in use"
+        "the {} of the live runs is {}, that of this one {}, and {} may be in use",
+        .0.kind.limit().name(), .0.used, .0.share, .0.most
     )]
-    TotalReached {
-        /// The name of the limit.
-        what: &'static str,
-        used: u64,
-        share: u64,
-        most: u64,
-    },
+    TotalExceeded(ExceededTotal),
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
     #[error("line {line} of the record of run {run_id} is malformed; remove runs/{run_id} by hand")]

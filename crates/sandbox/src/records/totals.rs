@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -24,54 +24,88 @@ pub struct Share {
     pub cpu_millis: u64,
 }
 
+/// What has a total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TotalKind {
+    Memory,
+    Cpus,
+}
+
+impl TotalKind {
+    /// The limit whose sum it is.
+    #[must_use]
+    pub const fn limit(self) -> Limit {
+        match self {
+            Self::Memory => Limit::Memory,
+            Self::Cpus => Limit::Cpus,
+        }
+    }
+}
+
+/// A total that the limits of the live runs and of a further one exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExceededTotal {
+    pub kind: TotalKind,
+    /// Of the live runs.
+    pub used: u64,
+    /// Of the further one.
+    pub share: u64,
+    pub most: u64,
+}
+
+/// The first total that `share` exceeds beside `used`.
+fn exceeded(used: Share, share: Share, most: &Totals) -> Option<ExceededTotal> {
+    let exceeds = |kind, used: u64, share: u64, most: Option<u64>| {
+        let most = most.filter(|most| used.saturating_add(share) > *most)?;
+        Some(ExceededTotal {
+            kind,
+            used,
+            share,
+            most,
+        })
+    };
+    let memory = exceeds(
+        TotalKind::Memory,
+        used.memory_bytes,
+        share.memory_bytes,
+        most.memory_bytes,
+    );
+    memory.or_else(|| {
+        exceeds(
+            TotalKind::Cpus,
+            used.cpu_millis,
+            share.cpu_millis,
+            most.cpu_millis,
+        )
+    })
+}
+
 impl RunRecord {
     /// Records what the run may use, if it and the live runs of this user may use no more than `most` together.
     ///
     /// # Errors
-    /// [`RecordsError::TotalReached`]; [`RecordsError::Call`].
+    /// [`RecordsError::TotalExceeded`]; [`RecordsError::Call`].
     pub fn claim_share(&mut self, share: Share, most: &Totals) -> Result<(), RecordsError> {
         if most.memory_bytes.is_none() && most.cpu_millis.is_none() {
             return self.record_share(share);
         }
-        let fault = |call| move |errno| (call, errno);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A description of its own, so that closing it unlocks: from the sum to the record, so that no two
-        // runs get the rest.
-        let opened = rustix::fs::openat(&self.runs, c".", flags, Mode::empty());
-        let locked = opened.map_err(fault("openat")).and_then(|runs| {
-            lock::claim_file(runs.as_fd()).map_err(fault("flock"))?;
-            Ok(runs)
-        });
-        let _locked = locked
-            .map_err(|(call, errno)| failed(&self.path, "lock the records", "runs", call, errno))?;
-        let used = self.shares_of_others()?;
-        for (limit, used, share, most) in [
-            (
-                Limit::Memory,
-                used.memory_bytes,
-                share.memory_bytes,
-                most.memory_bytes,
-            ),
-            (
-                Limit::Cpus,
-                used.cpu_millis,
-                share.cpu_millis,
-                most.cpu_millis,
-            ),
-        ] {
-            if let Some(most) = most
-                && used.saturating_add(share) > most
-            {
-                let what = limit.name();
-                return Err(RecordsError::TotalReached {
-                    what,
-                    used,
-                    share,
-                    most,
-                });
-            }
+        // From the sum to the record, so that no two runs get the rest.
+        let _lock = self.lock_all()?;
+        match exceeded(self.shares_of_others()?, share, most) {
+            Some(exceeded) => Err(RecordsError::TotalExceeded(exceeded)),
+            None => self.record_share(share),
         }
-        self.record_share(share)
+    }
+
+    /// Locks the records of all runs until the descriptor is closed.
+    fn lock_all(&self) -> Result<OwnedFd, RecordsError> {
+        let fault = |call| move |errno| failed(&self.path, "lock the records", "runs", call, errno);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A description of its own, so that closing it unlocks.
+        let runs = rustix::fs::openat(&self.runs, c".", flags, Mode::empty());
+        let runs = runs.map_err(fault("openat"))?;
+        lock::claim_file(runs.as_fd()).map_err(fault("flock"))?;
+        Ok(runs)
     }
 
     /// The sum for the other live runs.
@@ -137,22 +171,29 @@ mod tests {
         claimed.expect("claimed");
         let mut third = records.begin("c").expect("begun");
         let refused = |error: RecordsError| match error {
-            RecordsError::TotalReached {
-                what,
-                used,
-                share,
-                most,
-            } => (what, used, share, most),
+            RecordsError::TotalExceeded(exceeded) => exceeded,
             error => panic!("{error}"),
         };
         let memory = third
             .claim_share(share(11, 100), &most)
             .expect_err("refused");
-        assert_eq!(refused(memory), ("memory_bytes", 90, 11, 100));
+        let expected = ExceededTotal {
+            kind: TotalKind::Memory,
+            used: 90,
+            share: 11,
+            most: 100,
+        };
+        assert_eq!(refused(memory), expected);
         let cpus = third
             .claim_share(share(10, 501), &most)
             .expect_err("refused");
-        assert_eq!(refused(cpus), ("cpu_millis", 1_500, 501, 2_000));
+        let expected = ExceededTotal {
+            kind: TotalKind::Cpus,
+            used: 1_500,
+            share: 501,
+            most: 2_000,
+        };
+        assert_eq!(refused(cpus), expected);
         third.claim_share(share(10, 500), &most).expect("claimed");
         drop(third);
         // Its record is left, as by a killed supervisor.

@@ -89,7 +89,8 @@ impl Wanted {
         let variables = match self.variables.is_empty() {
             true => None,
             false => {
-                Some(pipe_of(environment_file(&self.variables)).map_err(|error| no_pipe(&error))?)
+                let text = env_file_text(&self.variables);
+                Some(pipe_of(text.into_bytes()).map_err(|error| no_pipe(&error))?)
             }
         };
         line.extend(
@@ -124,11 +125,14 @@ pub(super) fn check_variables(variables: &BTreeMap<String, String>) -> Result<()
     Ok(())
 }
 
-/// The form of `env -0`, in which a value is any text without a NUL.
-fn environment_file(variables: &BTreeMap<String, String>) -> Vec<u8> {
-    let entries = variables.iter();
-    let entries = entries.map(|(name, value)| format!("{name}={value}\0"));
-    entries.collect::<String>().into_bytes()
+/// The form of `env -0`, in which a value is any text without a NUL, for `--env-file` and `--label-file`.
+pub(super) fn env_file_text<'pair>(
+    pairs: impl IntoIterator<Item = (&'pair String, &'pair String)>,
+) -> String {
+    let entries = pairs.into_iter();
+    entries
+        .map(|(name, value)| format!("{name}={value}\0"))
+        .collect()
 }
 
 /// A pipe from which `bytes` are read.

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::access::Access;
 use super::body::{json, read_json};
 use super::error::ApiError;
+use super::exec::env_file_text;
 use super::files::{host_failed, receive};
 use super::lifetimes::{TEMPLATE, check_label_names};
 use super::query::Query;
@@ -255,20 +256,18 @@ fn write_pairs(
     name: &str,
     pairs: &BTreeMap<String, String>,
 ) -> Result<Option<PathBuf>, ApiError> {
-    let mut text = String::new();
     for (name, value) in pairs {
         if name.contains(['=', '\0']) || value.contains('\0') {
             let name = escape(name.as_bytes());
             let message = format!("the name `{name}` has a `=` or a NUL, or its value a NUL");
             return Err(ApiError::bad_request("name", message));
         }
-        text += &format!("{name}={value}\0");
     }
-    if text.is_empty() {
+    if pairs.is_empty() {
         return Ok(None);
     }
     let file = directory.join(name);
-    let written = std::fs::write(&file, text);
+    let written = std::fs::write(&file, env_file_text(pairs));
     let failed = |error| ApiError::failed(format!("cannot pass on the {name}: {error}"));
     written.map(|()| Some(file)).map_err(failed)
 }

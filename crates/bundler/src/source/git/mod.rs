@@ -86,7 +86,7 @@ pub(super) fn facts(
     let program = program::find(host.path).ok_or_else(|| BundleError::GitMissing {
         directory: escape_path(directory),
     })?;
-    let git_directory = TemporaryGitDirectory::create(program, host.temporary_directory)?;
+    let git_directory = TemporaryGitDirectory::create(program, host.git_directory)?;
     let settings = read_settings(&checkout, &git_directory, texts)?;
     populate(&checkout, &settings, &git_directory)?;
     let git = Git {

@@ -19,7 +19,6 @@ use rustix::io::Errno;
 use crate::error::BundleError;
 use crate::output::{BlockedSignals, ENDING};
 use spec::path::escape;
-use sys::process::random_digits;
 use sys::signal::{SignalSet, is_pending};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
@@ -56,14 +55,11 @@ pub(super) struct TemporaryGitDirectory {
 }
 
 impl TemporaryGitDirectory {
-    pub(super) fn create(program: PathBuf, above: &Path) -> Result<Self, BundleError> {
-        let number = random_digits();
-        let number = number.map_err(|errno| BundleError::GitDirectory(errno.into()))?;
-        let name = format!("runner-source-{number}");
+    pub(super) fn create(program: PathBuf, directory: &Path) -> Result<Self, BundleError> {
         let failed = BundleError::GitDirectory;
         let git_directory = Self {
             program,
-            directory: above.join(name),
+            directory: directory.to_owned(),
             _blocked: BlockedSignals::block().map_err(|errno| failed(errno.into()))?,
         };
         std::fs::DirBuilder::new()

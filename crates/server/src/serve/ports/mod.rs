@@ -126,19 +126,7 @@ pub(super) async fn pass_on(
     let wanted = wanted.filter(|_| request.body().is_end_stream());
     let of_client = hyper::upgrade::on(&mut request);
     let (request, sent) = for_server(request, &target, wanted.as_ref())?;
-    let stream = TokioIo::new(WriteTimeout::new(stream, STALL));
-    let made = http1::Builder::new()
-        .max_buf_size(HEAD_BYTES_MAX)
-        .handshake(stream)
-        .await;
-    let (mut sender, connection) = made.map_err(bad_gateway)?;
-    let holding = Arc::clone(&held);
-    tokio::spawn(async move {
-        // Its error is that of the answer or of its body.
-        let _ended = connection.with_upgrades().await;
-        drop(holding);
-    });
-    let mut answer = answer_within(ANSWER_TIME, sender.send_request(request), sent).await?;
+    let mut answer = send(stream, Arc::clone(&held), request, sent).await?;
     headers::check_length(answer.headers()).map_err(bad_gateway)?;
     let switched = answer.headers_mut().remove(header::UPGRADE);
     headers::of_answer(answer.headers_mut(), target.port, &target.prefix);
@@ -159,6 +147,31 @@ pub(super) async fn pass_on(
         });
     }
     Ok(answer.map(Body::new))
+}
+
+/// Sends the request over `stream`, and returns the answer. `held` is dropped when the connection ends, `sent`
+/// resolves when the body of the request has.
+///
+/// # Errors
+/// The server does not speak HTTP, or does not answer in time.
+async fn send(
+    stream: TcpStream,
+    held: Arc<OwnedFd>,
+    request: Request,
+    sent: oneshot::Receiver<()>,
+) -> Result<hyper::Response<hyper::body::Incoming>, ApiError> {
+    let stream = TokioIo::new(WriteTimeout::new(stream, STALL));
+    let made = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(stream)
+        .await;
+    let (mut sender, connection) = made.map_err(bad_gateway)?;
+    tokio::spawn(async move {
+        // Its error is that of the answer or of its body.
+        let _ended = connection.with_upgrades().await;
+        drop(held);
+    });
+    answer_within(ANSWER_TIME, sender.send_request(request), sent).await
 }
 
 /// Waits for the head of an answer, for this time from the end of the request on.

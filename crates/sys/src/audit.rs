@@ -58,11 +58,8 @@ impl From<Errno> for AuditUnread {
 /// Why there are none.
 pub fn open() -> Result<OwnedFd, AuditUnread> {
     let socket = netlink::open(Some(AUDIT))?;
-    match status(&socket)? {
-        (0, _) => return Err(AuditUnread::Off),
-        (_, PANIC) => return Err(AuditUnread::StopsHost),
-        (_, _) => (),
-    }
+    let (enabled, failure) = status(&socket)?;
+    check_status(enabled, failure)?;
     // Who gets an answer is in the first pid namespace, where kthreadd has the id 2.
     let network = |process: &str| rustix::fs::stat(format!("/proc/{process}/ns/net"));
     if network("self")?.st_ino != network("2")?.st_ino {
@@ -73,6 +70,14 @@ pub fn open() -> Result<OwnedFd, AuditUnread> {
     keep_landlock(&socket)?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, READ_LOG))?;
     Ok(socket)
+}
+
+fn check_status(enabled: u32, failure: u32) -> Result<(), AuditUnread> {
+    match (enabled, failure) {
+        (0, _) => Err(AuditUnread::Off),
+        (_, PANIC) => Err(AuditUnread::StopsHost),
+        (_, _) => Ok(()),
+    }
 }
 
 /// `enabled` and `failure` of `struct audit_status`.
@@ -191,6 +196,21 @@ mod tests {
         assert_eq!(next(), Err(Errno::MSGSIZE));
         assert_eq!(next(), Ok(Some((LANDLOCK_DOMAIN, text(b"")))));
         assert_eq!(next(), Ok(None));
+    }
+
+    #[test]
+    fn audit_that_is_off_or_stops_the_host_is_not_read() {
+        for (enabled, failure, expected) in [
+            (0, 1, Err(AuditUnread::Off)),
+            (0, PANIC, Err(AuditUnread::Off)),
+            (1, PANIC, Err(AuditUnread::StopsHost)),
+            // Locked until the next boot.
+            (2, PANIC, Err(AuditUnread::StopsHost)),
+            (1, 0, Ok(())),
+            (2, 1, Ok(())),
+        ] {
+            assert_eq!(check_status(enabled, failure), expected);
+        }
     }
 
     /// This test needs no host with audit: asking changes nothing.

@@ -60,6 +60,7 @@ pub struct DomainRefusals {
 }
 
 impl DomainRefusals {
+    /// None yet, of the domain that `maker` has made.
     #[must_use]
     pub fn of(maker: DomainMaker) -> Self {
         Self {

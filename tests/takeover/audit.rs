@@ -172,7 +172,12 @@ fn what_only_the_audit_records_say_is_listed_and_nothing_twice() {
     };
     expected.insert(2, landlock("exec", json!("execute"), "/etc/tool", 1));
     expected.insert(3, landlock("file", json!("connect"), "/a socket", 1));
-    expected.push(landlock("signal", json!(null), "signal to process 1", 2));
+    expected.push(landlock(
+        "signal",
+        json!(null),
+        "unknown signal to process 1",
+        2,
+    ));
     assert_eq!(denials(&done, &data), expected);
     assert!(!signals.contains("F_SETOWN"), "{signals}");
 }
@@ -226,8 +231,8 @@ fn landlock_records_what_it_refuses_only_if_the_records_can_be_read() {
     if Command::new("strace").arg("-V").output().is_err() {
         return skip("no strace");
     }
-    // LOG_NEW_EXEC_ON and LOG_SUBDOMAINS_OFF. With the uid of the caller nobody can tell whose the records are.
-    let of_body = |is_read: bool| if is_root() && is_read { "0x6" } else { "0" };
+    // LOG_SAME_EXEC_OFF, LOG_NEW_EXEC_ON and LOG_SUBDOMAINS_OFF. With the uid of the caller nobody can tell whose the records are.
+    let of_body = |is_read: bool| if is_root() && is_read { "0x7" } else { "0" };
     let is_read = sys::audit::open().is_ok();
     assert_eq!(domain_flags(&scene, None), ["0", of_body(is_read)]);
     let socket = scene.ground.path("records");

@@ -82,68 +82,55 @@ impl DomainRefusals {
 
     /// Adds a record.
     pub fn add(&mut self, kind: u16, text: &[u8], now_ms: u64) {
-        match (parse(kind, text), self.domain) {
-            (None, _) => self.unusable += 1,
-            (Some(AuditRecord::Access { domain, refusals }), BodyDomain::Unknown) => {
-                // Whose domain it is follows at once: the oldest is of one that was known before the run.
-                if self.pending.len() == PENDING_MAX {
-                    self.pending.pop_front();
+        match parse(kind, text) {
+            None => self.unusable += 1,
+            Some(AuditRecord::Access { domain, refusals }) => match self.domain {
+                BodyDomain::Known(own) if domain == own => self.attribute(refusals, now_ms),
+                BodyDomain::Unknown => {
+                    // Whose domain it is follows at once: the oldest is of one that was known before the run.
+                    if self.pending.len() == PENDING_MAX {
+                        self.pending.pop_front();
+                    }
+                    self.pending.push_back((domain, refusals, now_ms));
                 }
-                self.pending.push_back((domain, refusals, now_ms));
-            }
-            (Some(AuditRecord::Access { domain, refusals }), BodyDomain::Known(own))
-                if domain == own =>
-            {
-                self.attribute(refusals, now_ms);
-            }
-            (
-                Some(AuditRecord::Allocated {
-                    domain,
-                    process,
-                    uid,
-                }),
-                BodyDomain::Unknown,
-            ) => {
+                BodyDomain::Known(_) | BodyDomain::Ended => (),
+            },
+            Some(AuditRecord::Allocated {
+                domain,
+                process,
+                uid,
+            }) => {
                 let is_own = (process, uid) == (self.maker.process, self.maker.uid);
                 self.pending.retain(|(of, _, _)| is_own == (*of == domain));
-                if is_own {
+                if is_own && self.domain == BodyDomain::Unknown {
                     self.domain = BodyDomain::Known(domain);
                     for (_, refusals, at_ms) in std::mem::take(&mut self.pending) {
                         self.attribute(refusals, at_ms);
                     }
                 }
             }
-            (Some(AuditRecord::Deallocated { domain, denials }), BodyDomain::Known(own))
-                if domain == own =>
-            {
-                self.unrecorded = denials.saturating_sub(self.records);
-                self.domain = BodyDomain::Ended;
+            Some(AuditRecord::Deallocated { domain, denials }) => {
+                if self.domain == BodyDomain::Known(domain) {
+                    self.unrecorded = denials.saturating_sub(self.records);
+                    self.domain = BodyDomain::Ended;
+                }
             }
-            // Of others.
-            (
-                Some(
-                    AuditRecord::Access { .. }
-                    | AuditRecord::Allocated { .. }
-                    | AuditRecord::Deallocated { .. },
-                ),
-                BodyDomain::Unknown | BodyDomain::Known(_) | BodyDomain::Ended,
-            ) => (),
         }
     }
 
     fn attribute(&mut self, refusals: Vec<Refusal>, now_ms: u64) {
         self.records += 1;
         let init = self.maker.init;
-        let before = refusals.len();
-        let mut listed = refusals;
-        listed.retain(|refusal| match refusal {
+        // The body can name no process of the host.
+        let is_known = |refusal: &Refusal| match refusal {
             Refusal::Path { .. } => true,
             Refusal::Signal { process } => *process == init,
-        });
-        if listed.is_empty() || listed.len() < before {
+        };
+        if refusals.is_empty() || !refusals.iter().all(is_known) {
             self.unusable += 1;
+            return;
         }
-        for refusal in listed {
+        for refusal in refusals {
             self.refusals.add(refusal, now_ms);
         }
     }
@@ -178,27 +165,23 @@ impl AuditTrail {
     /// Why [`AuditTrail::refusals`] may not be all.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
-        let DomainRefusals {
-            domain,
-            unusable,
-            unrecorded,
-            ..
-        } = &self.of_domain;
-        let lost = || "audit records were lost".to_owned();
-        let unusable = (*unusable > 0).then(|| {
-            let records = count(*unusable, "audit record");
-            format!("{records} could not be used")
-        });
-        let unrecorded = (*unrecorded > 0).then(|| {
-            let refusals = count(*unrecorded, "refusal");
-            format!("{refusals} of Landlock have no audit record")
-        });
-        let open = || "the last audit records may have come too late".to_owned();
-        let reasons: Vec<String> = (self.has_lost_records.then(lost).into_iter())
-            .chain(unusable)
-            .chain(unrecorded)
-            .chain(matches!(domain, BodyDomain::Known(_)).then(open))
-            .collect();
+        let of_domain = &self.of_domain;
+        let some = |number: u64, noun: &str, lack: &str| {
+            (number > 0).then(|| format!("{} {lack}", count(number, noun)))
+        };
+        let said = |is_so: bool, lack: &str| is_so.then(|| lack.to_owned());
+        let is_open = matches!(of_domain.domain, BodyDomain::Known(_));
+        let reasons = [
+            said(self.has_lost_records, "audit records were lost"),
+            some(of_domain.unusable, "audit record", "could not be used"),
+            some(
+                of_domain.unrecorded,
+                "refusal",
+                "of Landlock have no audit record",
+            ),
+            said(is_open, "the last audit records may have come too late"),
+        ];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 

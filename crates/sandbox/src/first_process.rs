@@ -129,11 +129,12 @@ pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
     Ok(())
 }
 
-/// With `is_audited`, refusals have audit records after the exec, too, and those of domains that the process makes
-/// later have none.
+/// With `is_audited`, refusals have audit records after the exec and not before it, and those of domains that the
+/// process makes later have none.
 pub(super) fn restrict(ruleset: RulesetCreated, is_audited: bool) -> Result<(), StepError> {
     let restricted = ruleset
-        .log_new_exec(is_audited)
+        .log_same_exec(!is_audited)
+        .and_then(|ruleset| ruleset.log_new_exec(is_audited))
         .and_then(|ruleset| ruleset.log_subdomains(!is_audited))
         // no_new_privs is already set.
         .and_then(|ruleset| ruleset.no_new_privs(false).restrict_self());

@@ -66,7 +66,7 @@ fn unsent(signals: &InitSignals, refused: u64) -> Option<Denial> {
     };
     let equal = Occurrences { first_ms: 0, count };
     Some(Denial {
-        object: "signal to process 1".to_owned(),
+        object: "unknown signal to process 1".to_owned(),
         rule: "landlock".to_owned(),
         // Who sets the owner of a file gets none.
         errno: None,

@@ -68,6 +68,7 @@ const WITHOUT_EVENTS: &[&str] = &[
 const PURE: &[&str] = &[
     "crates/egress/src/allowlist.rs",
     "crates/filter/src",
+    "crates/sandbox/src/audit_record.rs",
     "crates/sandbox/src/image_root.rs",
     "crates/sandbox/src/image_user.rs",
     "crates/sandbox/src/ruleset.rs",

@@ -16,7 +16,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::bodies::c_body;
 use support::invariants::living;
-use support::{Done, Ground, runner, text};
+use support::{Done, Ground, is_root, runner, text};
+use sys::audit::AuditUnread;
 
 /// The denials of files and programs on the ground: kind, operation, object. Others are of the libraries of
 /// this host.
@@ -292,6 +293,30 @@ fn a_signal_to_process_1_is_a_denial_and_no_other_signal_is() {
         reason.ends_with("; 1 call could not be looked at"),
         "{reason}"
     );
+}
+
+/// Without audit records a trace is what it was, and says what it does not see and why.
+#[test]
+fn where_no_audit_record_can_be_read_the_observation_says_why() {
+    let ground = Ground::new();
+    let done = traced(&ground, &[], "true");
+    done.assert_exited(0);
+    let complete = json!({"state": "observed", "reason": null, "beyond": 0});
+    assert_eq!(*observed(&done), complete);
+    let abi = sys::landlock::abi().expect("asked");
+    let expected = match (abi, is_root(), sys::audit::open()) {
+        (..6, _, _) => "before Linux 6.12",
+        (6, _, _) => "(F_SETOWN): Landlock has audit records from Linux 6.15 on",
+        (_, false, _) => "(F_SETOWN): audit records do not tell the body from other programs",
+        (_, true, Ok(_)) => "only those to process 1; processes of the host",
+        (_, true, Err(AuditUnread::Off)) => "(F_SETOWN): the audit of this host is off",
+        (_, true, Err(AuditUnread::StopsHost)) => "(F_SETOWN): this host stops when",
+        (_, true, Err(AuditUnread::OtherNetwork)) => "(F_SETOWN): no audit record reaches",
+        (_, true, Err(AuditUnread::Call(_))) => "(F_SETOWN): the audit of this host cannot be read",
+    };
+    let reason = &done.report["observation"]["signals"]["reason"];
+    let reason = reason.as_str().expect("a reason");
+    assert!(reason.contains(expected), "{reason}");
 }
 
 /// A directory of the host with a stream and a datagram socket.

@@ -18,6 +18,8 @@ checks! {
     check_archive => archive,
     /// What the process says that unpacks.
     check_archive_answer => archive_answer,
+    /// What the kernel records of Landlock.
+    check_audit_record => audit_record,
     /// What the child says to the supervisor.
     check_child_status => child_status,
     /// The first message of a TLS connection.

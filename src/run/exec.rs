@@ -19,6 +19,7 @@ use crate::run::planning::PlannedRun;
 use crate::run::planning::limits::{claim_share, resolve_limits};
 use crate::run::reporting::ReportBuilder;
 use crate::run::stages::{Ended, Materialized, Planned, Running, Staged, Unpacked, Waiting};
+use crate::run::supervision::audit_denials::HostRecords;
 use crate::run::supervision::{Supervised, published_ports, signal_denials};
 use crate::run::unpacking::bundle_files::BundleFiles;
 use crate::run::unpacking::{Bundle, UNPACK};
@@ -402,6 +403,7 @@ impl<'run> Execution<'run> {
         })?;
         plan.network = network_setup.plan.take();
         plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
+        let records = HostRecords::open(&mut plan, self.resources);
         let launched = launch(prepared, &plan, &trees, &joins);
         if let Some(staying) = self.run.staying() {
             self.run
@@ -410,8 +412,7 @@ impl<'run> Execution<'run> {
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }
         secret_values::overwrite_values(&mut resolved, &mut plan.command.environment);
-        let landlock_abi = self.resources.host.landlock_abi;
-        let refuses_signals = signal_denials::are_refused(landlock_abi, plan.stays);
+        let refuses_signals = signal_denials::are_refused(&self.resources.host, plan.stays);
         let launched = launched.map_err(|error| {
             let files = bundle.as_ref().map(Bundle::files);
             let files = files.as_ref().map(|files| files as &dyn BundleFiles);
@@ -422,6 +423,7 @@ impl<'run> Execution<'run> {
             };
             start_failure::explain_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
+        let audit = records.and_then(|records| records.of_body(&launched));
         Ok(Running {
             launched,
             pipes,
@@ -435,6 +437,7 @@ impl<'run> Execution<'run> {
                 image: resolved.image,
                 view,
                 refuses_signals,
+                audit,
             },
             in_use: sources.in_use.into_iter().chain(in_use).collect(),
         })

@@ -294,8 +294,7 @@ impl ReportBuilder {
         let calls = refused_calls::report(launched, policy);
         report.denials.extend(calls.denials);
         report.denials.extend(files.denials);
-        let are_refused = supervised.refuses_signals;
-        let signals = signal_denials::report(&launched.refused_calls, are_refused);
+        let signals = signal_denials::report(&launched.refused_calls, supervised);
         report.denials.extend(signals.denials);
         report.observation = Observation {
             network: network_report::observation(&report.egress),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 90),
-    ('B', 75),
+    ('B', 76),
     ('C', 43),
     ('D', 29),
     ('E', 36),

@@ -41,9 +41,10 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
 pub(crate) type Check = fn(&[u8]);
 
 /// The folders of the corpus without a test below, and their properties.
-pub(crate) const MADE: [(&str, Check); 24] = [
+pub(crate) const MADE: [(&str, Check); 25] = [
     ("archive", properties::archive::check),
     ("archive_answer", properties::archive_answer::check),
+    ("audit_record", properties::audit_record::check),
     ("child_status", properties::child_status::check),
     ("deb", properties::deb::check),
     ("document_answer", properties::document_answer::check),

@@ -7,6 +7,7 @@ mod answers;
 #[path = "../sources/artifact.rs"]
 #[expect(dead_code, reason = "the sources of runs need more of it")]
 mod artifact;
+mod audit;
 mod cache;
 mod checkouts;
 mod copies;

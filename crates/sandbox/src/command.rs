@@ -253,6 +253,7 @@ impl Sandbox {
             ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
             filter: seccomp::programs(SyscallPolicyName::default()),
             is_traced: false,
+            is_audited: false,
             command: CommandPlan {
                 shell: None,
                 second_filter: sockets.filter(),

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use landlock::{RulesetCreated, RulesetCreatedAttr as _, RulesetStatus};
+use landlock::{RestrictSelfAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -37,6 +37,8 @@ pub(super) struct CommandStart<'a> {
 /// The Landlock domain to enter, below that of init, from the host's cgroup namespace.
 pub(super) struct Leaves<'a> {
     pub(super) ruleset: &'a Cell<Option<RulesetCreated>>,
+    /// Whether what the domain refuses is recorded.
+    pub(super) is_audited: bool,
 }
 
 /// Returns the pid, or `None` if the process was killed before the exec, for example out of memory.
@@ -102,12 +104,13 @@ pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
             .map_err(at_index(ChildStep::ResourceLimit, index))?;
     }
     connect_streams(start)?;
-    if let Some(ruleset) = start
-        .leaves
-        .as_ref()
-        .and_then(|leaves| leaves.ruleset.take())
+    if let Some(Leaves {
+        ruleset,
+        is_audited,
+    }) = &start.leaves
+        && let Some(ruleset) = ruleset.take()
     {
-        restrict(ruleset)?;
+        restrict(ruleset, *is_audited)?;
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing descriptors: a working directory `/proc/self/fd/N` could be a directory of the
@@ -126,9 +129,15 @@ pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
     Ok(())
 }
 
-pub(super) fn restrict(ruleset: RulesetCreated) -> Result<(), StepError> {
-    // no_new_privs is already set.
-    let restricted = ruleset.no_new_privs(false).restrict_self();
+/// With `is_audited`, refusals have audit records after the exec and not before it, and those of domains that the
+/// process makes later have none.
+pub(super) fn restrict(ruleset: RulesetCreated, is_audited: bool) -> Result<(), StepError> {
+    let restricted = ruleset
+        .log_same_exec(!is_audited)
+        .and_then(|ruleset| ruleset.log_new_exec(is_audited))
+        .and_then(|ruleset| ruleset.log_subdomains(!is_audited))
+        // no_new_privs is already set.
+        .and_then(|ruleset| ruleset.no_new_privs(false).restrict_self());
     let status =
         restricted.map_err(|error| at(ChildStep::Landlock)(kernel_landlock::errno_in(&error)))?;
     if status.ruleset == RulesetStatus::FullyEnforced {

@@ -89,7 +89,8 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
         // Before the body, which enters a second domain below this one: then init can signal it, and
         // it can neither signal nor trace init. Everything that init starts inherits this domain.
         let own = ruleset.try_clone();
-        restrict(own.map_err(|error| at(ChildStep::Landlock)(file::errno_of(&error)))?)?;
+        let own = own.map_err(|error| at(ChildStep::Landlock)(file::errno_of(&error)))?;
+        restrict(own, false)?;
     }
     // The end of the run waits for init to reap and exit. A child does not inherit this.
     process::request_short_slice();
@@ -228,6 +229,7 @@ fn occupy_standard_descriptors() -> Result<(), StepError> {
 fn start_body(start: &mut Start<'_>, command: &CommandSteps<'_>) -> Result<i32, StepError> {
     let leaves = Leaves {
         ruleset: &start.ruleset,
+        is_audited: start.launch.is_audited,
     };
     let body_start = CommandStart {
         arena: start.arena,

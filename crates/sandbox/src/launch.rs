@@ -42,6 +42,8 @@ pub struct LaunchPlan<'a> {
     pub filter: Programs,
     /// The paths of the body's calls are looked at.
     pub is_traced: bool,
+    /// What Landlock refuses the body is recorded if the audit of the host is on. Needs ABI 7.
+    pub is_audited: bool,
     pub command: CommandPlan,
     /// No body is started. The sandbox stays until [`Launched::end`], and each command is started by
     /// `Launched::start`.
@@ -421,6 +423,7 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         },
         filter: plan.filter,
         is_traced: plan.is_traced,
+        is_audited: plan.is_audited,
         command: match plan.stays {
             false => {
                 let words = CommandWords::of_plan(&plan.command);

@@ -1,5 +1,7 @@
 //! The sandbox: prepare, launch, the child's steps, init, supervision.
 
+pub mod audit_record;
+pub mod audit_trail;
 mod binds;
 mod built_in;
 pub mod cgroups;

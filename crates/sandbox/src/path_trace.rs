@@ -39,6 +39,8 @@ pub(crate) struct PathTrace {
     root: Option<OwnedFd>,
     /// The body has not started yet, as far as this process knows.
     is_launching: bool,
+    /// Of the first call: the body's first process, before its exec.
+    first_process: Option<u32>,
     /// That of the body.
     ruleset: Option<Ruleset>,
     uses: PathUses,
@@ -73,6 +75,7 @@ impl PathTrace {
             proc,
             root: None,
             is_launching: false,
+            first_process: None,
             ruleset,
             uses: PathUses::default(),
             links: RefCell::default(),
@@ -82,6 +85,10 @@ impl PathTrace {
 
     pub(crate) fn uses(&self) -> &PathUses {
         &self.uses
+    }
+
+    pub(crate) fn first_process(&self) -> Option<u32> {
+        self.first_process
     }
 
     pub(crate) fn signals(&self) -> &InitSignals {
@@ -117,6 +124,7 @@ impl PathTrace {
             return;
         };
         if self.is_launching && self.is_of_launch(waiting.thread) {
+            self.first_process.get_or_insert(waiting.thread);
             return;
         }
         if let Some(signal) = signal {

@@ -79,6 +79,12 @@ impl RefusedCalls {
         self.trace.as_ref().map(PathTrace::uses)
     }
 
+    /// The first process of a traced body. `None`: it is not traced, or not known.
+    #[must_use]
+    pub fn first_process(&self) -> Option<u32> {
+        self.trace.as_ref().and_then(PathTrace::first_process)
+    }
+
     /// The signals that a traced body sent to process 1; `None`: it is not traced.
     #[must_use]
     pub fn signals_to_init(&self) -> Option<&InitSignals> {

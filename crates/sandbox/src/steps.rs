@@ -250,6 +250,7 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) ruleset: Option<RulesetSteps<'a>>,
     pub(super) filter: Programs,
     pub(super) is_traced: bool,
+    pub(super) is_audited: bool,
     /// `None`: the sandbox stays, and commands follow ([`message::COMMAND`]).
     pub(super) command: Option<CommandSteps<'a>>,
     /// Erased, because the body could read init's arguments.

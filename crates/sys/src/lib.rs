@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod allocator;
 pub mod arena;
+pub mod audit;
 pub mod cgroup;
 pub mod credentials;
 pub mod datagram;

@@ -91,6 +91,7 @@ pub(in crate::run) fn launch_plan(
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
         filter: seccomp::programs(resolved.syscalls),
         is_traced: request.is_traced,
+        is_audited: false,
         command: CommandPlan {
             second_filter: sockets.filter(),
             limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes)?,

@@ -1,6 +1,7 @@
 //! Supervises the running body. Consumes the launched child and its pipes, returns what was observed
 //! until its end: streams, limits, network.
 
+pub(super) mod audit_denials;
 mod live_denials;
 mod live_usage;
 pub(super) mod network;
@@ -22,11 +23,13 @@ use crate::run::dry_run::view::ViewOfRun;
 use crate::run::error::RunError;
 use crate::run::image::SelectedImage;
 use crate::run::reporting::ReportBuilder;
+use crate::run::supervision::audit_denials::NoAudit;
 use crate::run::supervision::live_denials::{LiveDenials, Seen};
 use crate::run::supervision::network::NetworkSetup;
 use crate::run::supervision::network_report::NetworkReport;
 use crate::run::supervision::stream_reports::{finish_stream, recorded_stream};
 use confinement::confine_supervisor;
+use sandbox::audit_trail::AuditTrail;
 use sandbox::cgroups::Counted;
 use sandbox::host;
 use sandbox::launch::Launched;
@@ -59,6 +62,7 @@ pub(super) struct Supervised {
     pub(super) view: Option<ViewOfRun>,
     /// Whether Landlock refuses the body's signals to process 1.
     pub(super) refuses_signals: bool,
+    pub(super) audit: Result<AuditTrail, NoAudit>,
 }
 
 /// Denials of one kind, and whether they are all.
@@ -110,8 +114,7 @@ impl Run<'_> {
             _ => None,
         };
         let mut streams = self.streams(launched, pipes, supervised)?;
-        let host = &resources.host;
-        let has_own_uid = host.privileged;
+        let has_own_uid = resources.host.privileged;
         let proc = launched.proc.take();
         let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes());
         let sampled = proc.as_ref().map(AsFd::as_fd);
@@ -159,6 +162,7 @@ impl Run<'_> {
         let attached = Attached {
             caller_terminal: caller_terminal.as_ref(),
             relay: relay.as_mut(),
+            audit: supervised.audit.as_mut().ok(),
             commands: commands.as_deref_mut().and_then(Option::as_mut),
             follower: match report.has_events() {
                 true => Some(&mut live_denials),

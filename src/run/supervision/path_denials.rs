@@ -5,9 +5,9 @@ use rustix::io::Errno;
 use crate::plan::access::{Rule, parent};
 use crate::run::Run;
 use crate::run::dry_run::view::ViewOfRun;
-use crate::run::dry_run::why::paths::PathRules;
+use crate::run::dry_run::why::paths::{Decided, PathRules};
 use crate::run::launching::predicted_view::PredictedView;
-use crate::run::supervision::{DenialsReport, Supervised};
+use crate::run::supervision::{DenialsReport, Supervised, audit_denials};
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use spec::merged::{DISTINCT_MAX, Occurrences};
@@ -60,17 +60,28 @@ impl Run<'_> {
         let mut denials: Vec<Denial> = failed
             .filter_map(|(path_use, equal)| denial(&rules, path_use, *equal))
             .collect();
+        if let Ok(trail) = &supervised.audit {
+            denials.extend(audit_denials::of_paths(trail, &rules, &denials));
+        }
         let beyond = denials.iter().skip(DISTINCT_MAX).map(|denial| denial.count);
         let beyond = beyond.sum();
         denials.truncate(DISTINCT_MAX);
         DenialsReport {
             denials,
-            observation: observation(uses, beyond, view.confines_sockets),
+            observation: observation(uses, beyond, lacks(supervised, view.confines_sockets)),
         }
     }
 }
 
-fn observation(uses: &PathUses, beyond: u64, confines_sockets: bool) -> KindObservation {
+/// What is not seen of Landlock's refusals.
+fn lacks(supervised: &Supervised, confines_sockets: bool) -> Option<String> {
+    match &supervised.audit {
+        Ok(trail) => trail.lacks(),
+        Err(why) => confines_sockets.then(|| format!("{SOCKETS_UNSEEN} ({why})")),
+    }
+}
+
+fn observation(uses: &PathUses, beyond: u64, lacks: Option<String>) -> KindObservation {
     let unread = (uses.unknown > 0).then(|| {
         let calls = count(uses.unknown, "path");
         format!("{calls} could not be read or looked up")
@@ -79,8 +90,7 @@ fn observation(uses: &PathUses, beyond: u64, confines_sockets: bool) -> KindObse
         let calls = count(uses.failed.unlisted(), "look-up");
         format!("{calls} that failed were too many to be examined")
     });
-    let confined = confines_sockets.then(|| SOCKETS_UNSEEN.to_owned());
-    let reasons: Vec<String> = unread.into_iter().chain(lost).chain(confined).collect();
+    let reasons: Vec<String> = [unread, lost, lacks].into_iter().flatten().collect();
     if reasons.is_empty() {
         KindObservation::complete(beyond)
     } else {
@@ -123,28 +133,63 @@ pub(super) fn denial(
         _ => false,
     };
     is_reason.then(|| Denial {
+        rule: decided.class.rule.name().to_owned(),
+        errno: decided.class.errno.map(str::to_owned),
+        hint: change(rules, &decided, *operation),
+        certainty: Some(Certainty::Inferred),
+        ..by_landlock(*operation, path, equal)
+    })
+}
+
+/// The denial that an audit record of Landlock says.
+pub(super) fn refused(
+    rules: &PathRules<'_>,
+    operation: PathOperation,
+    path: &[u8],
+    equal: Occurrences,
+) -> Denial {
+    let decided = match find_on_host(path) {
+        Ok(()) => rules.decide(path, operation.asked()).ok(),
+        Err(_) => None,
+    };
+    Denial {
+        hint: decided.and_then(|decided| change(rules, &decided, operation)),
+        ..by_landlock(operation, path, equal)
+    }
+}
+
+fn change(
+    rules: &PathRules<'_>,
+    decided: &Decided<'_>,
+    operation: PathOperation,
+) -> Option<String> {
+    match operation {
+        PathOperation::Connect => rules.socket_change(decided),
+        _ => rules.change(decided, operation.asked()),
+    }
+}
+
+fn by_landlock(operation: PathOperation, path: &[u8], equal: Occurrences) -> Denial {
+    Denial {
         kind: match operation {
             PathOperation::Execute => "exec",
             _ => "file",
         }
         .to_owned(),
         object: escape(path),
-        operation: Some(*operation),
-        rule: decided.class.rule.name().to_owned(),
-        errno: decided.class.errno.map(str::to_owned),
+        operation: Some(operation),
+        rule: "landlock".to_owned(),
+        errno: Some("EACCES".to_owned()),
         reason: None,
         protocol: None,
         host: None,
         ip: None,
         port: None,
-        hint: match operation {
-            PathOperation::Connect => rules.socket_change(&decided),
-            _ => rules.change(&decided, asked),
-        },
-        certainty: Some(Certainty::Inferred),
+        hint: None,
+        certainty: None,
         count: equal.count,
         first_ms: Some(equal.first_ms),
-    })
+    }
 }
 
 /// Whether the caller sees the path on the host. The body chose it: nothing is mounted for it.
@@ -167,10 +212,10 @@ mod tests {
     #[test]
     fn an_observation_says_what_it_lacks() {
         let mut uses = PathUses::default();
-        let complete = observation(&uses, 3, false);
+        let complete = observation(&uses, 3, None);
         assert_eq!(complete, KindObservation::complete(3));
         uses.unknown = 2;
-        let partial = observation(&uses, 0, true);
+        let partial = observation(&uses, 0, Some(SOCKETS_UNSEEN.to_owned()));
         assert_eq!(partial.state, ObservationState::Partial);
         let expected = format!("2 paths could not be read or looked up; {SOCKETS_UNSEEN}");
         assert_eq!(partial.reason, Some(expected));

@@ -1,8 +1,11 @@
 //! Signals to process 1 of the sandbox in the report.
 
-use crate::run::supervision::DenialsReport;
+use crate::run::supervision::audit_denials::{NoAudit, refused_signals};
+use crate::run::supervision::{DenialsReport, Supervised};
+use sandbox::audit_trail::AuditTrail;
 use sandbox::refused_calls::RefusedCalls;
 use sandbox::signal_trace::{InitSignal, InitSignals};
+use spec::host::HostSupport;
 use spec::merged::Occurrences;
 use spec::observation::KindObservation;
 use spec::report::{Certainty, Denial};
@@ -11,12 +14,11 @@ use sys::signal_name::signal_name;
 
 /// Landlock keeps signals within a domain from this version of its ABI on.
 const SCOPE_SINCE: u32 = 6;
-const SEEN: &str = "only those to process 1, and not those that the kernel sends for a file \
-                    (F_SETOWN); processes of the host do not exist for the body (ESRCH)";
+const HOST_UNSEEN: &str = "processes of the host do not exist for the body (ESRCH)";
 
 /// Whether Landlock refuses signals to process 1. The commands of a sandbox that `stays` are in its domain.
-pub(in crate::run) fn are_refused(landlock_abi: u32, stays: bool) -> bool {
-    landlock_abi >= SCOPE_SINCE && !stays
+pub(in crate::run) fn are_refused(host: &HostSupport, stays: bool) -> bool {
+    host.landlock_abi >= SCOPE_SINCE && !stays
 }
 
 /// The signals to process 1 that are refused; `None`: none is, or they were not observed.
@@ -25,8 +27,8 @@ pub(super) fn refused(calls: &RefusedCalls, are_refused: bool) -> Option<&InitSi
 }
 
 /// Builds the report of a body's signals to process 1.
-pub(in crate::run) fn report(calls: &RefusedCalls, are_refused: bool) -> DenialsReport {
-    match refused(calls, are_refused) {
+pub(in crate::run) fn report(calls: &RefusedCalls, supervised: &Supervised) -> DenialsReport {
+    match refused(calls, supervised.refuses_signals) {
         None if calls.signals_to_init().is_none() => {
             DenialsReport::unobserved("only --trace observes them")
         }
@@ -35,21 +37,60 @@ pub(in crate::run) fn report(calls: &RefusedCalls, are_refused: bool) -> Denials
              blocks them",
         ),
         Some(signals) => DenialsReport {
-            denials: signals
-                .sent
-                .distinct()
-                .map(|(signal, equal)| denial(*signal, *equal))
-                .collect(),
-            observation: KindObservation::partial(seen(signals), signals.sent.unlisted()),
+            denials: denials(signals, supervised.audit.as_ref().ok()),
+            observation: KindObservation::partial(
+                seen(signals, &supervised.audit),
+                signals.sent.unlisted(),
+            ),
         },
     }
 }
 
-fn seen(signals: &InitSignals) -> String {
-    match signals.unknown {
-        0 => SEEN.to_owned(),
-        unknown => format!("{SEEN}; {} could not be looked at", count(unknown, "call")),
-    }
+fn denials(signals: &InitSignals, trail: Option<&AuditTrail>) -> Vec<Denial> {
+    let sent = signals.sent.distinct();
+    let mut denials: Vec<Denial> = sent
+        .map(|(signal, equal)| denial(*signal, *equal))
+        .collect();
+    denials.extend(trail.and_then(|trail| unsent(signals, refused_signals(trail))));
+    denials
+}
+
+/// The denial of `refused` signals beyond those that a call may have sent: the kernel sent them for a file.
+fn unsent(signals: &InitSignals, refused: u64) -> Option<Denial> {
+    let sent = signals.sent.distinct().map(|(_, equal)| equal.count);
+    let sent = sent.sum::<u64>() + signals.sent.unlisted() + signals.unknown;
+    let count = refused.checked_sub(sent).filter(|count| *count > 0)?;
+    let any = InitSignal {
+        number: 0,
+        is_inferred: false,
+    };
+    let equal = Occurrences { first_ms: 0, count };
+    Some(Denial {
+        object: "unknown signal to process 1".to_owned(),
+        rule: "landlock".to_owned(),
+        // Who sets the owner of a file gets none.
+        errno: None,
+        first_ms: None,
+        ..denial(any, equal)
+    })
+}
+
+fn seen(signals: &InitSignals, audit: &Result<AuditTrail, NoAudit>) -> String {
+    let (of_files, lacks) = match audit {
+        Ok(trail) => (String::new(), trail.lacks()),
+        Err(why) => {
+            let unseen = "and not those that the kernel sends for a file (F_SETOWN)";
+            (format!(", {unseen}: {why}"), None)
+        }
+    };
+    let unknown = (signals.unknown > 0)
+        .then(|| format!("{} could not be looked at", count(signals.unknown, "call")));
+    let first = format!("only those to process 1{of_files}; {HOST_UNSEEN}");
+    let reasons: Vec<String> = [Some(first), lacks, unknown]
+        .into_iter()
+        .flatten()
+        .collect();
+    reasons.join("; ")
 }
 
 pub(super) fn denial(signal: InitSignal, equal: Occurrences) -> Denial {

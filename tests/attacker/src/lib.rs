@@ -13,12 +13,17 @@ mod calls;
 mod shared_file;
 
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
 
 use serde::{Deserialize, Serialize};
 
 pub use attempts::{Surroundings, attempts, remember_supervisor};
 pub use shared_file::SharedFile;
+
+/// Names the socket of [`audit_records`].
+pub const AUDIT_RECORDS: &str = "PLANTED_AUDIT_RECORDS";
 
 /// Begins an attack in the bytes of a parser. `scripts/check-release` looks for it in the program.
 const MARKER: &str = "PLANTED-BUG/";
@@ -121,6 +126,14 @@ impl Attack {
         }
         calls::exit()
     }
+}
+
+/// A socket in the place of the kernel's: audit is of the whole host, which no test may change. `None`: none was
+/// asked for.
+#[must_use]
+pub fn audit_records() -> Option<OwnedFd> {
+    let path = std::env::var_os(AUDIT_RECORDS)?;
+    Some(UnixDatagram::bind(path).expect("bound").into())
 }
 
 /// Carries out the attack on `parser` that is in `bytes`, if there is one, and ends the process.

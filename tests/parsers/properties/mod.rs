@@ -5,6 +5,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod archive_answer;
+pub(crate) mod audit_record;
 pub(crate) mod child_status;
 pub(crate) mod client_hello;
 pub(crate) mod deb;

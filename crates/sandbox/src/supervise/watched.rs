@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::audit_trail::AuditTrail;
 use crate::control::Commands;
 use crate::supervise::following::Follower;
 use crate::supervise::judge::Reason;
@@ -63,6 +64,7 @@ pub struct Attached<'run> {
     pub caller_terminal: Option<&'run OwnedFd>,
     /// Serves the other end of the body's network.
     pub relay: Option<&'run mut Dialler>,
+    pub audit: Option<&'run mut AuditTrail>,
     /// Of a sandbox that stays, which has no body.
     pub commands: Option<&'run mut Commands>,
     /// Is told of denials.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::audit_trail::AuditTrail;
 use crate::control::{CLIENT_ID, Commands};
 use crate::launch::{self, InitMessage, Launched};
 use crate::supervise::following::Following;
@@ -18,6 +19,7 @@ pub use crate::supervise::signals::listen_for_signals;
 use crate::supervise::stats::Stats;
 use crate::supervise::streams::{InputPump, OutputPump};
 pub use crate::supervise::watched::{Attached, Observed, Streams, WatchError, WatchLimits};
+use spec::limits::milliseconds;
 use spec::report::with_causes;
 use sys::{process, signal, terminal};
 
@@ -38,6 +40,7 @@ struct Watch<'run, 'meter, 'follower> {
     caller_terminal: Option<&'run OwnedFd>,
     limits: WatchLimits,
     meter: &'run mut Meter<'meter>,
+    audit: Option<&'run mut AuditTrail>,
     commands: Option<&'run mut Commands>,
     started: Instant,
     next_sample: Option<Instant>,
@@ -74,6 +77,7 @@ pub fn watch(
         caller_terminal: attached.caller_terminal,
         limits,
         meter,
+        audit: attached.audit,
         commands: attached.commands,
         started,
         next_sample: None,
@@ -97,6 +101,9 @@ pub fn watch(
     while !watch.is_done() {
         watch.turn()?;
     }
+    if let Some(audit) = &mut watch.audit {
+        audit.drain(milliseconds(started.elapsed()));
+    }
     if let Some(stats) = &mut watch.streams.stats {
         stats.hide();
     }
@@ -115,6 +122,7 @@ enum Source {
     RefusedCalls,
     /// Of the same descriptor.
     NoCallerLeft,
+    Audit,
     Control,
     Client(usize),
     /// Of a command that nobody waits for.
@@ -172,6 +180,11 @@ impl Watch<'_, '_, '_> {
             .refused_calls
             .answer(is_ready(Source::RefusedCalls), self.started, now)
             .map_err(failed("answer a refused call of the body"))?;
+        if is_ready(Source::Audit)
+            && let Some(audit) = &mut self.audit
+        {
+            audit.read(milliseconds(now.duration_since(self.started)));
+        }
         self.following.turn(&self.launched.refused_calls, now);
         self.relaying
             .turn(is_ready(Source::Relay), self.launched, now)?;
@@ -249,6 +262,9 @@ impl Watch<'_, '_, '_> {
             if let Some(waiting) = self.streams.stdin.as_ref().and_then(InputPump::waiting) {
                 watch(waiting.to_poll(), Source::Stdin);
             }
+        }
+        if let Some(records) = self.audit.as_ref().and_then(|audit| audit.as_fd()) {
+            watch(readable(records), Source::Audit);
         }
         if let Some(commands) = self.commands.as_ref().filter(|_| !self.init_gone) {
             if let Some(socket) = commands.socket() {

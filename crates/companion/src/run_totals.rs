@@ -67,6 +67,7 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Counts a run that has ended.
     pub fn add(&mut self, report: Option<&RunReport>) {
         let outcome = report.map_or("none", |report| outcome_name(report.outcome));
         *self.outcomes.entry(outcome).or_default() += 1;
@@ -87,6 +88,8 @@ impl Totals {
         }
     }
 
+    /// In the text format of Prometheus.
+    #[must_use]
     pub fn render(&self) -> String {
         let outcomes = self.outcomes.iter().map(|(outcome, count)| {
             format!("runner_runs_total{{outcome=\"{outcome}\"}} {count}\n")

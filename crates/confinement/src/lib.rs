@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 use filter::bpf::Instruction;
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, RestrictSelfAttr as _,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    make_bitflags,
 };
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -205,7 +206,12 @@ impl Role<'_> {
             if let Self::Resolver = self {
                 ruleset = ruleset.add_rule(NetPort::new(DNS_PORT, AccessNet::ConnectTcp))?;
             }
-            ruleset.restrict_self()
+            // What a captured process is refused in a loop would fill the audit log of the host. Older kernels have no
+            // such records, and no flags for them.
+            ruleset
+                .log_same_exec(false)?
+                .log_subdomains(false)?
+                .restrict_self()
         };
         let status = restrict().map_err(|error: RulesetError| kernel_landlock::errno_in(&error))?;
         match status.ruleset {

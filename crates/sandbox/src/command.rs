@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::cgroups::{self, CgroupLimits};
 use crate::error::SandboxError;
 use crate::host;
-use crate::launch::{CommandPlan, LaunchPlan, launch, program_candidates};
+use crate::launch::{AuditRecords, CommandPlan, LaunchPlan, launch, program_candidates};
 use crate::mounts::{self, MountError};
 use crate::prefork::Prefork;
 use crate::prepare::begin;
@@ -253,7 +253,7 @@ impl Sandbox {
             ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
             filter: seccomp::programs(SyscallPolicyName::default()),
             is_traced: false,
-            is_audited: false,
+            records: AuditRecords::nothing(abi),
             command: CommandPlan {
                 shell: None,
                 second_filter: sockets.filter(),

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::child::store_timestamp;
+use crate::launch::AuditRecords;
 use crate::steps::{ChildStep, CommandSteps, StepError, at, at_index};
 use sys::arena::Arena;
 use sys::namespace::kind;
@@ -37,8 +38,7 @@ pub(super) struct CommandStart<'a> {
 /// The Landlock domain to enter, below that of init, from the host's cgroup namespace.
 pub(super) struct Leaves<'a> {
     pub(super) ruleset: &'a Cell<Option<RulesetCreated>>,
-    /// Whether what the domain refuses is recorded.
-    pub(super) is_audited: bool,
+    pub(super) records: AuditRecords,
 }
 
 /// Returns the pid, or `None` if the process was killed before the exec, for example out of memory.
@@ -104,13 +104,10 @@ pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
             .map_err(at_index(ChildStep::ResourceLimit, index))?;
     }
     connect_streams(start)?;
-    if let Some(Leaves {
-        ruleset,
-        is_audited,
-    }) = &start.leaves
+    if let Some(Leaves { ruleset, records }) = &start.leaves
         && let Some(ruleset) = ruleset.take()
     {
-        restrict(ruleset, *is_audited)?;
+        restrict(ruleset, Domain::OfBody, *records)?;
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing descriptors: a working directory `/proc/self/fd/N` could be a directory of the
@@ -129,13 +126,30 @@ pub(super) fn confine(start: &CommandStart<'_>) -> Result<(), StepError> {
     Ok(())
 }
 
-/// With `is_audited`, refusals have audit records after the exec and not before it, and those of domains that the
-/// process makes later have none.
-pub(super) fn restrict(ruleset: RulesetCreated, is_audited: bool) -> Result<(), StepError> {
-    let restricted = ruleset
-        .log_same_exec(!is_audited)
-        .and_then(|ruleset| ruleset.log_new_exec(is_audited))
-        .and_then(|ruleset| ruleset.log_subdomains(!is_audited))
+/// Whose domain is entered. That of the body is below that of init.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Domain {
+    OfInit,
+    OfBody,
+}
+
+/// Enters the domain of the ruleset. A flag that the kernel does not know would be an error.
+pub(super) fn restrict(
+    ruleset: RulesetCreated,
+    domain: Domain,
+    records: AuditRecords,
+) -> Result<(), StepError> {
+    let flagged = match (domain, records) {
+        (Domain::OfInit, AuditRecords::Nothing) => ruleset.log_subdomains(false),
+        // Before its exec the body has not begun.
+        (Domain::OfBody, AuditRecords::OfBody) => ruleset
+            .log_same_exec(false)
+            .and_then(|ruleset| ruleset.log_new_exec(true))
+            .and_then(|ruleset| ruleset.log_subdomains(false)),
+        (Domain::OfInit, AuditRecords::OfBody | AuditRecords::Unsupported)
+        | (Domain::OfBody, AuditRecords::Nothing | AuditRecords::Unsupported) => Ok(ruleset),
+    };
+    let restricted = flagged
         // no_new_privs is already set.
         .and_then(|ruleset| ruleset.no_new_privs(false).restrict_self());
     let status =

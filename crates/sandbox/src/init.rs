@@ -17,7 +17,7 @@ use rustix::termios::Winsize;
 use crate::built_in;
 use crate::child::{exit_with_failure, store_timestamp};
 use crate::first_process::{
-    CommandStart, Leaves, join_groups, leave_cgroup_namespace, restrict, start_command,
+    CommandStart, Domain, Leaves, join_groups, leave_cgroup_namespace, restrict, start_command,
 };
 use crate::session::kill_session;
 use crate::steps::{ChildStep, CommandSteps, LaunchSteps, StepError, at, message, read_plan};
@@ -90,7 +90,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
         // it can neither signal nor trace init. Everything that init starts inherits this domain.
         let own = ruleset.try_clone();
         let own = own.map_err(|error| at(ChildStep::Landlock)(file::errno_of(&error)))?;
-        restrict(own, false)?;
+        restrict(own, Domain::OfInit, start.launch.records)?;
     }
     // The end of the run waits for init to reap and exit. A child does not inherit this.
     process::request_short_slice();
@@ -229,7 +229,7 @@ fn occupy_standard_descriptors() -> Result<(), StepError> {
 fn start_body(start: &mut Start<'_>, command: &CommandSteps<'_>) -> Result<i32, StepError> {
     let leaves = Leaves {
         ruleset: &start.ruleset,
-        is_audited: start.launch.is_audited,
+        records: start.launch.records,
     };
     let body_start = CommandStart {
         arena: start.arena,

@@ -42,8 +42,8 @@ pub struct LaunchPlan<'a> {
     pub filter: Programs,
     /// The paths of the body's calls are looked at.
     pub is_traced: bool,
-    /// What Landlock refuses the body is recorded if the audit of the host is on. Needs ABI 7.
-    pub is_audited: bool,
+    /// What of Landlock's refusals is recorded if the audit of the host is on.
+    pub records: AuditRecords,
     pub command: CommandPlan,
     /// No body is started. The sandbox stays until [`Launched::end`], and each command is started by
     /// `Launched::start`.
@@ -51,6 +51,31 @@ pub struct LaunchPlan<'a> {
     /// Terminal of the caller, which determines the initial size of the body's.
     pub caller_terminal: Option<BorrowedFd<'a>>,
 }
+
+/// Audit records of what Landlock refuses in a sandbox (Linux 6.15, Landlock ABI 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditRecords {
+    /// The kernel makes none.
+    Unsupported,
+    /// None, not even for domains that the body makes itself: otherwise it could fill the log of the host.
+    Nothing,
+    /// What the domain of the body refuses after its exec.
+    OfBody,
+}
+
+impl AuditRecords {
+    /// No record, with this version of Landlock.
+    #[must_use]
+    pub const fn nothing(abi: u32) -> Self {
+        match abi {
+            0..AUDIT_SINCE => Self::Unsupported,
+            AUDIT_SINCE.. => Self::Nothing,
+        }
+    }
+}
+
+/// Version of Landlock since which its refusals are recorded.
+const AUDIT_SINCE: u32 = 7;
 
 /// An image that becomes the root.
 #[derive(Debug, Clone)]
@@ -423,7 +448,7 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         },
         filter: plan.filter,
         is_traced: plan.is_traced,
-        is_audited: plan.is_audited,
+        records: plan.records,
         command: match plan.stays {
             false => {
                 let words = CommandWords::of_plan(&plan.command);

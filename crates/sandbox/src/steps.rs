@@ -7,7 +7,7 @@ use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
 use crate::command_plan::BuiltIn;
-use crate::launch::ImageRoot;
+use crate::launch::{AuditRecords, ImageRoot};
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
 use crate::seccomp::Programs;
@@ -250,7 +250,7 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) ruleset: Option<RulesetSteps<'a>>,
     pub(super) filter: Programs,
     pub(super) is_traced: bool,
-    pub(super) is_audited: bool,
+    pub(super) records: AuditRecords,
     /// `None`: the sandbox stays, and commands follow ([`message::COMMAND`]).
     pub(super) command: Option<CommandSteps<'a>>,
     /// Erased, because the body could read init's arguments.

@@ -12,7 +12,7 @@ use crate::run::planning::provider;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::image_root::without_host_programs;
-use sandbox::launch::{CommandPlan, ImageRoot, LaunchPlan};
+use sandbox::launch::{AuditRecords, CommandPlan, ImageRoot, LaunchPlan};
 use sandbox::mounts::{self, MountError};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
@@ -91,7 +91,7 @@ pub(in crate::run) fn launch_plan(
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
         filter: seccomp::programs(resolved.syscalls),
         is_traced: request.is_traced,
-        is_audited: false,
+        records: AuditRecords::nothing(resources.host.landlock_abi),
         command: CommandPlan {
             second_filter: sockets.filter(),
             limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes)?,

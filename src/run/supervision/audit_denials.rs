@@ -9,15 +9,12 @@ use crate::run::supervision::path_denials;
 use rustix::io::Errno;
 use sandbox::audit_record::Refusal;
 use sandbox::audit_trail::{AuditTrail, DomainMaker};
-use sandbox::launch::{LaunchPlan, Launched};
+use sandbox::launch::{AuditRecords, LaunchPlan, Launched};
 use sandbox::resources::Resources;
 use spec::path::escape;
 use spec::path_use::PathOperation;
 use spec::report::Denial;
 use sys::audit::AuditUnread;
-
-/// Landlock has audit records from this version of its ABI on.
-const RECORDS_SINCE: u32 = 7;
 
 /// Why no audit record is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -66,18 +63,18 @@ impl HostRecords {
         plan: &mut LaunchPlan<'_>,
         resources: &Resources,
     ) -> Result<Self, NoAudit> {
-        let opened = match plan.is_traced {
-            true => Self::of_uid(resources),
-            false => Err(NoAudit::NotTraced),
+        let opened = match (plan.is_traced, plan.records) {
+            (false, _) => Err(NoAudit::NotTraced),
+            (true, AuditRecords::Unsupported) => Err(NoAudit::OldLandlock),
+            (true, AuditRecords::Nothing | AuditRecords::OfBody) => Self::of_uid(resources),
         };
-        plan.is_audited = opened.is_ok();
+        if opened.is_ok() {
+            plan.records = AuditRecords::OfBody;
+        }
         opened
     }
 
     fn of_uid(resources: &Resources) -> Result<Self, NoAudit> {
-        if resources.host.landlock_abi < RECORDS_SINCE {
-            return Err(NoAudit::OldLandlock);
-        }
         let uid = resources.body_ids().ok_or(NoAudit::SharedUid)?.uid;
         #[cfg(feature = "planted-bugs")]
         if let Some(socket) = confinement::planted::audit_records() {

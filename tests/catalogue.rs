@@ -393,7 +393,7 @@ fn a_table_that_cannot_be_read_as_it_is_meant_is_an_error() {
         ),
         (
             "| A-02 | U | any | R | – |\n| A-99 | U | any | R | – |\n",
-            "A-99 is one too many: section A has 90",
+            "A-99 is one too many: section A has 91",
         ),
     ] {
         let (_, errors) = table::rows(&document("A-02", line));

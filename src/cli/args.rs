@@ -134,9 +134,9 @@ pub enum Verb {
     Serve(CompanionWords),
     /// Take runs from a stream of NATS JetStream, and keep their results
     Worker(CompanionWords),
-    /// Hand a run in for workers
+    /// Submit a run to workers
     Submit(CompanionWords),
-    /// Print the report of a run that was handed in
+    /// Print the report of a run that was submitted
     Result(CompanionWords),
 }
 

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 90),
+    ('A', 91),
     ('B', 76),
     ('C', 43),
     ('D', 29),
-    ('E', 36),
+    ('E', 37),
     ('F', 19),
     ('G', 25),
     ('H', 20),

@@ -1,7 +1,7 @@
 //! The NATS protocol, as far as tests need it: what `runner` would not send.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    pub fn connect(address: Ipv4Addr, port: u16) -> Self {
+        let stream = TcpStream::connect((address, port)).expect("connected");
         let mut client = Self {
             stream: BufReader::new(stream),
             requests: 0,

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::queue::{Queue, script};
+use crate::queue::{Queue, STREAM, script};
 use support::{Ground, certificates};
 
 #[test]
@@ -84,4 +84,81 @@ fn a_worker_proves_who_it_is_by_the_nkey_of_a_file() {
         .expect("ps");
     assert!(!String::from_utf8_lossy(&shown.stdout).contains(SEED));
     assert!(!worker.said().contains(SEED));
+}
+
+/// The subjects that docs/workers.md says: who, what they publish to, what they subscribe to.
+fn permissions() -> Vec<[Vec<String>; 3]> {
+    let text = include_str!("../../docs/workers.md");
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| who |"))
+        .skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let subjects = |cell: &str| -> Vec<String> {
+        let names = cell.split('`').skip(1).step_by(2);
+        names.map(|name| name.replace("STREAM", STREAM)).collect()
+    };
+    let cells = |row: &str| -> Vec<Vec<String>> { row.split('|').map(subjects).collect() };
+    rows.map(|row| {
+        let cells = cells(row);
+        [cells[1].clone(), cells[2].clone(), cells[3].clone()]
+    })
+    .collect()
+}
+
+#[test]
+fn accounts_need_no_more_than_the_page_says() {
+    let rows = permissions();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    let quoted = |subjects: &[String]| -> String {
+        let quoted = subjects.iter().filter(|subject| !subject.starts_with("--"));
+        let quoted = quoted.map(|subject| format!("\"{subject}\""));
+        quoted.collect::<Vec<_>>().join(", ")
+    };
+    let mut config = "authorization { users: [\n".to_owned();
+    for ([_, publish, subscribe], name) in rows.iter().zip(["worker", "sender", "reader"]) {
+        let (publish, subscribe) = (quoted(publish), quoted(subscribe));
+        config += &format!(
+            "{{ user: {name}, password: {name}, permissions: {{ \
+             publish: {{ allow: [ {publish} ] }}, subscribe: {{ allow: [ {subscribe} ] }} }} }}\n"
+        );
+    }
+    config += "] }\n";
+    let ground = Ground::new();
+    let config = ground.write("nats.conf", config).display().to_string();
+    let queue = Queue::with_options(ground, &["-c", &config]);
+    let url = |name: &str| format!("nats://{name}:{name}@127.0.0.1:{}", queue.port);
+    let worker = queue.worker("one", &["--nats", &url("worker")]);
+    let manifest = "name: whole\nrun: body.sh\noutputsFiles:\n  out: { path: out }\n";
+    let body = "#!/bin/sh\necho said\ncp /scratch/data /scratch/out\n";
+    let bundle = queue
+        .ground
+        .bundle(&[("manifest.yaml", manifest), ("body.sh", body)]);
+    let bundle = bundle.to_str().expect("plain");
+    let data = format!(
+        "data={}",
+        queue.ground.write("data", "of the file").display()
+    );
+    let sender = url("sender");
+    queue.printed(&[
+        "submit", "--nats", &sender, "--id", "a", "--in", &data, bundle,
+    ]);
+    let (outputs, reader) = (queue.ground.path("outputs"), url("reader"));
+    let outputs = outputs.to_str().expect("plain");
+    let report = queue.printed(&[
+        "result",
+        "--nats",
+        &reader,
+        "--wait",
+        "--out-dir",
+        outputs,
+        "a",
+    ]);
+    assert!(report.contains("\"exited\""), "{report}");
+    queue.printed(&["submit", "--nats", &sender, "--id", "b", bundle]);
+    queue.run(&["result", "--nats", &reader, "--cancel", "--wait", "b"]);
+    assert!(!worker.said().contains("ermission"), "{}", worker.said());
+    // A reader submits nothing.
+    let output = queue.run(&["submit", "--nats", &reader, "--id", "c", bundle]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
 }

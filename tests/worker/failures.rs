@@ -12,6 +12,7 @@ fn waits(queue: &Queue, id: &str) {
     queue.submit(id, &script(&queue.ground, "sleep 1; echo done"), &[]);
 }
 
+/// E-37.
 #[test]
 fn a_run_whose_worker_is_killed_is_run_by_another() {
     let queue = Queue::start();
@@ -25,6 +26,7 @@ fn a_run_whose_worker_is_killed_is_run_by_another() {
     assert_eq!(result["deliveries"], 2, "{result}");
 }
 
+/// E-37.
 #[test]
 fn a_run_does_not_outlive_its_killed_worker() {
     let queue = Queue::start();
@@ -42,6 +44,7 @@ fn a_run_does_not_outlive_its_killed_worker() {
     assert_eq!(left.count(), 0);
 }
 
+/// E-37.
 #[test]
 fn a_run_that_no_worker_brings_to_an_end_becomes_a_dead_letter() {
     let queue = Queue::start();
@@ -60,6 +63,7 @@ fn a_run_that_no_worker_brings_to_an_end_becomes_a_dead_letter() {
     assert_eq!(queue.client().messages(STREAM), 0);
 }
 
+/// E-37.
 #[test]
 fn a_result_is_kept_until_the_killed_server_is_there_again() {
     let mut queue = Queue::start();
@@ -76,6 +80,26 @@ fn a_result_is_kept_until_the_killed_server_is_there_again() {
     eventually("it is acknowledged", || {
         queue.client().messages(STREAM) == 0
     });
+}
+
+/// E-37.
+#[test]
+fn a_worker_whose_host_fails_gives_runs_back_and_another_runs_them() {
+    let queue = Queue::start();
+    let first = queue.worker("first", &["--max-runs", "1"]);
+    // It cannot keep bundles any more.
+    let bundles = queue.ground.path("first/worker/bundles");
+    std::fs::remove_dir(&bundles).expect("removed");
+    queue.ground.write("first/worker/bundles", "");
+    queue.submit("back", &script(&queue.ground, "true"), &[]);
+    eventually("it is given back", || {
+        first.said().contains("run back is given back")
+    });
+    let _second = queue.worker("second", &["--max-runs", "4"]);
+    let result = queue.result("back");
+    assert_eq!(result["state"], "succeeded", "{result}");
+    let worker = result["worker"].as_str().expect("text");
+    assert!(!first.is(worker), "{result}");
 }
 
 #[test]

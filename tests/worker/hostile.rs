@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use crate::queue::{Queue, STREAM, script};
 use support::invariants::eventually;
 
+/// A-91.
 #[test]
 fn messages_that_are_no_requests_are_refused_and_kept() {
     let queue = Queue::start();
@@ -35,6 +36,7 @@ fn messages_that_are_no_requests_are_refused_and_kept() {
     assert_eq!(client.messages("t-dead"), cases.len() as u64);
 }
 
+/// A-91.
 #[test]
 fn a_subject_that_is_no_id_is_kept_and_acknowledged() {
     let queue = Queue::start();
@@ -50,6 +52,7 @@ fn a_subject_that_is_no_id_is_kept_and_acknowledged() {
     });
 }
 
+/// A-91.
 #[test]
 fn a_digest_that_names_nothing_or_something_else_ends_the_run_alone() {
     let queue = Queue::start();
@@ -93,6 +96,7 @@ fn a_digest_that_names_nothing_or_something_else_ends_the_run_alone() {
     );
 }
 
+/// A-91.
 #[test]
 fn outputs_of_a_forged_result_do_not_leave_the_directory() {
     let queue = Queue::start();
@@ -128,6 +132,8 @@ fn a_mistake_of_the_command_line_is_named() {
         (&["result", "none"], "`runner worker --stream t` makes it"),
         (&["worker", "--metrics", "0.0.0.0:1"], "loopback"),
         (&["worker", "--nats", "nats://127.0.0.1:1"], "NATS_URL"),
+        (&["worker", "--", "--memry", "1g"], "--memry"),
+        (&["worker", "--", "--memory", "lots"], "lots"),
     ] {
         let output = queue.run(words);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -146,6 +152,31 @@ fn digest(path: &std::path::Path) -> String {
 
 fn request_of(bundle: &std::path::Path) -> String {
     format!(r#"{{"bundle":"{}"}}"#, digest(bundle))
+}
+
+/// A-91.
+#[test]
+fn an_object_that_is_a_link_to_itself_ends_the_run_alone() {
+    let queue = Queue::start();
+    let worker = queue.worker("one", &[]);
+    let name = format!("sha256:{}", "7".repeat(64));
+    let link = format!(r#"{{"bucket":"t-bundles","name":"{name}"}}"#);
+    let info = format!(
+        r#"{{"name":"{name}","bucket":"t-bundles","nuid":"x","size":1,"chunks":1,"options":{{"link":{link}}}}}"#
+    );
+    let mut client = queue.client();
+    let subject = format!("$O.t-bundles.M.{}", base64url(name.as_bytes()));
+    client.publish(&subject, info.as_bytes());
+    client.publish("t.run.link", format!(r#"{{"bundle":"{name}"}}"#).as_bytes());
+    let result = queue.result("link");
+    assert_eq!(result["error"]["code"], "invalid-input", "{result}");
+    queue.submit("after", &script(&queue.ground, "true"), &[]);
+    assert_eq!(
+        queue.result("after")["state"],
+        "succeeded",
+        "{}",
+        worker.said()
+    );
 }
 
 /// Gives the object of `bundle` the content of `other`, as one does who may write to the bucket.

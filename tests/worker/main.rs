@@ -15,5 +15,6 @@ mod documentation;
 mod failures;
 mod hostile;
 mod many;
+mod network;
 mod queue;
 mod runs;

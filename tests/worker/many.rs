@@ -1,78 +1,117 @@
-//! Many runs, while workers and the server are killed: each has exactly one result, and none is lost.
+//! Many runs, while workers and the server are killed and a worker is cut off: each has exactly one result, and none is
+//! lost.
 
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::queue::{Queue, STREAM, script};
-use support::tier_includes;
+use crate::network::{Network, SERVER};
+use crate::queue::{Queue, STREAM, Worker, script};
+use sha2::Digest as _;
+use support::{Ground, is_root, needs_root, tier_includes};
 
-/// Runs of the short and of the long form.
-const RUNS: [usize; 2] = [60, 10_000];
-const TIME: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(1800)];
+/// Of the short and of the long form.
+struct Size {
+    runs: usize,
+    /// How long a worker is cut off.
+    cut: Duration,
+    /// A limit for hangs.
+    hang_after: Duration,
+}
 
+const SHORT: Size = Size {
+    runs: 60,
+    cut: Duration::from_secs(4),
+    hang_after: Duration::from_secs(120),
+};
+const LONG: Size = Size {
+    runs: 10_000,
+    cut: Duration::from_secs(20),
+    hang_after: Duration::from_secs(3600),
+};
+
+/// Shorter than a worker is cut off: its messages are given to others meanwhile.
+const FLAGS: [&str; 4] = ["--ack-wait", "2s", "--max-runs", "2"];
+
+/// E-37.
 #[test]
-fn each_of_many_runs_has_one_result_while_workers_and_the_server_are_killed() {
-    let tier = usize::from(tier_includes("long"));
-    let (count, time) = (RUNS[tier], TIME[tier]);
-    let mut queue = Queue::start();
-    let flags = ["--ack-wait", "2s", "--max-runs", "2"];
-    let mut workers: Vec<_> = (0..3)
-        .map(|number| queue.worker(&format!("w{number}"), &flags))
-        .collect();
-    let bundle = script(&queue.ground, "echo $1");
-    queue.submit("first", &bundle, &["--", "first"]);
-    let mut client = queue.client();
-    let request = std::fs::read(&bundle).expect("read");
-    let digest = {
-        use sha2::Digest as _;
-        let digest = sha2::Sha256::digest(&request);
-        digest.iter().fold("sha256:".to_owned(), |text, byte| {
-            format!("{text}{byte:02x}")
-        })
-    };
-    for number in 0..count {
-        let request = format!(r#"{{"bundle":"{digest}","args":["{number}"]}}"#);
-        client.publish(&format!("{STREAM}.run.r{number}"), request.as_bytes());
+fn each_of_many_runs_has_one_result_while_workers_and_the_server_fail() {
+    if !is_root() {
+        return needs_root("network namespaces of workers with rights of root");
     }
-    drop(client);
-    let started = Instant::now();
-    let results = |client: &mut Client| client.messages("KV_t-runs").saturating_sub(1);
-    let half = count as u64 / 3;
-    wait_until(&queue, started, time, |client| results(client) >= half);
+    let size = if tier_includes("long") { LONG } else { SHORT };
+    let network = Network::enter(3);
+    let mut queue = Queue::at(SERVER, Ground::new(), &[]);
+    let worker = |queue: &Queue, name: &str, number| -> Worker {
+        let command = queue.command(&[&["worker"], &FLAGS[..]].concat());
+        queue.start_worker(name, network.at(number, &command))
+    };
+    let mut workers: Vec<Worker> = (0..3)
+        .map(|number| worker(&queue, &format!("w{number}"), number))
+        .collect();
+    let progress = Progress::start(&queue, &size);
+    progress.wait_for(&queue, size.runs / 4);
     workers[0].kill();
-    workers[0] = queue.worker("w3", &flags);
-    wait_until(&queue, started, time, |client| results(client) >= 2 * half);
+    workers[0] = worker(&queue, "w3", 0);
+    progress.wait_for(&queue, size.runs / 2);
+    network.cut(1);
+    std::thread::sleep(size.cut);
+    network.mend(1);
     queue.kill_server();
     queue.start_server();
-    wait_until(&queue, started, time, |client| {
-        results(client) >= count as u64
-    });
+    progress.wait_for(&queue, size.runs);
     // The killed server may have forgotten to remove messages from the stream, but not who acknowledged them.
-    wait_until(&queue, started, time, |client| {
+    progress.wait(&queue, |client| {
         let consumer = client.json("$JS.API.CONSUMER.INFO.t.workers", "");
         consumer["num_pending"] == 0 && consumer["num_ack_pending"] == 0
     });
     let mut client = queue.client();
-    assert_eq!(results(&mut client), count as u64, "one result each");
-    for number in 0..count {
+    assert_eq!(results(&mut client), size.runs, "one result each");
+    for number in 0..size.runs {
         let result = client.result(STREAM, &format!("r{number}"));
         assert_eq!(result["state"], "succeeded", "{number}: {result}");
     }
-    println!(
-        "workers: {count} runs in {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    let seconds = progress.started.elapsed().as_secs_f64();
+    println!("workers: {} runs in {seconds:.1} s", size.runs);
 }
 
-fn wait_until(
-    queue: &Queue,
+struct Progress {
     started: Instant,
-    time: Duration,
-    mut reached: impl FnMut(&mut Client) -> bool,
-) {
-    let mut client = queue.client();
-    while !reached(&mut client) {
-        assert!(started.elapsed() < time, "not in time");
-        std::thread::sleep(Duration::from_millis(50));
+    hang_after: Duration,
+}
+
+impl Progress {
+    /// Hands all runs in.
+    fn start(queue: &Queue, size: &Size) -> Self {
+        let bundle = script(&queue.ground, "echo $1");
+        queue.submit("first", &bundle, &["--", "first"]);
+        let digest = sha2::Sha256::digest(std::fs::read(&bundle).expect("read"));
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut client = queue.client();
+        for number in 0..size.runs {
+            let request = format!(r#"{{"bundle":"sha256:{digest}","args":["{number}"]}}"#);
+            client.publish(&format!("{STREAM}.run.r{number}"), request.as_bytes());
+        }
+        Self {
+            started: Instant::now(),
+            hang_after: size.hang_after,
+        }
     }
+
+    fn wait_for(&self, queue: &Queue, count: usize) {
+        self.wait(queue, |client| results(client) >= count);
+    }
+
+    fn wait(&self, queue: &Queue, mut reached: impl FnMut(&mut Client) -> bool) {
+        let mut client = queue.client();
+        while !reached(&mut client) {
+            assert!(self.started.elapsed() < self.hang_after, "not in time");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Results, without that of the first run.
+fn results(client: &mut Client) -> usize {
+    let count = client.messages("KV_t-runs").saturating_sub(1);
+    usize::try_from(count).expect("small")
 }

@@ -1,6 +1,7 @@
 //! A NATS server, its workers, and who hands runs in.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -17,6 +18,7 @@ pub const STREAM: &str = "t";
 /// A server with JetStream on the loopback interface.
 pub struct Queue {
     pub ground: Ground,
+    pub address: Ipv4Addr,
     pub port: u16,
     server: Option<Child>,
     options: Vec<String>,
@@ -34,11 +36,17 @@ impl Queue {
     }
 
     pub fn with_options(ground: Ground, options: &[&str]) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        Self::at(Ipv4Addr::LOCALHOST, ground, options)
+    }
+
+    /// At this address, in the network namespace of this thread.
+    pub fn at(address: Ipv4Addr, ground: Ground, options: &[&str]) -> Self {
+        let free = std::net::TcpListener::bind((address, 0)).expect("bound");
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let mut queue = Self {
             ground,
+            address,
             port,
             server: None,
             options: options.iter().map(|option| (*option).to_owned()).collect(),
@@ -54,7 +62,7 @@ impl Queue {
             .args([
                 "-js",
                 "-a",
-                "127.0.0.1",
+                &self.address.to_string(),
                 "-p",
                 &self.port.to_string(),
                 "-sd",
@@ -77,7 +85,7 @@ impl Queue {
     }
 
     pub fn client(&self) -> Client {
-        Client::connect(self.port)
+        Client::connect(self.address, self.port)
     }
 
     /// `runner VERB`, with the server and the stream.
@@ -87,7 +95,7 @@ impl Queue {
             .args(&words[..1])
             .args(["--stream", STREAM])
             .args(&words[1..])
-            .env("NATS_URL", format!("nats://127.0.0.1:{}", self.port))
+            .env("NATS_URL", format!("nats://{}:{}", self.address, self.port))
             .env("RUNNER_OPT_STATE_DIRECTORY", self.ground.path("state"));
         command
     }
@@ -133,8 +141,12 @@ impl Queue {
 
     /// Starts a worker, and waits until it works.
     pub fn worker(&self, name: &str, words: &[&str]) -> Worker {
+        self.start_worker(name, self.command(&[&["worker"], words].concat()))
+    }
+
+    /// Starts a worker with this command, and waits until it works.
+    pub fn start_worker(&self, name: &str, mut command: Command) -> Worker {
         let log = self.ground.path(&format!("{name}.log"));
-        let mut command = self.command(&[&["worker"], words].concat());
         command
             .env("RUNNER_OPT_STATE_DIRECTORY", self.ground.path(name))
             .stderr(File::create(&log).expect("made"));
@@ -167,6 +179,11 @@ impl Worker {
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a pid");
         kill_process(Pid::from_raw(pid).expect("not 0"), signal).expect("sent");
+    }
+
+    /// Whether a result names it.
+    pub fn is(&self, name: &str) -> bool {
+        name.ends_with(&format!(":{}", self.child.id()))
     }
 
     /// Its exit code.

@@ -126,6 +126,19 @@ fn a_run_is_cancelled_before_it_is_delivered_and_while_it_goes_on() {
 }
 
 #[test]
+fn a_time_that_another_worker_has_set_for_all_is_told() {
+    let queue = Queue::start();
+    let first = queue.worker("first", &[]);
+    let second = queue.worker("second", &["--ack-wait", "1s"]);
+    assert!(!first.said().contains("--ack-wait"), "{}", first.said());
+    let said = second.said();
+    assert!(
+        said.contains("--ack-wait 1s: the first worker has made it 30s"),
+        "{said}"
+    );
+}
+
+#[test]
 fn sigterm_lets_runs_end_and_takes_no_more() {
     let queue = Queue::start();
     let worker = queue.worker("one", &["--max-runs", "1", "--metrics", "127.0.0.1:0"]);

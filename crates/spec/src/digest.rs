@@ -33,6 +33,12 @@ impl Digest {
         Some(Self(bytes))
     }
 
+    /// Returns the 32 bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Returns the 64 digits without `sha256:`, as a file name.
     #[must_use]
     pub fn hexadecimal(&self) -> String {

@@ -28,13 +28,13 @@ impl BundleCache {
         })
     }
 
-    /// Makes `path` a name of the bundle, which stays there when the cache removes it.
+    /// Makes `path` a hard link of the bundle, which the cache may remove meanwhile.
     pub(crate) async fn fetch(
         &self,
         engine: &Engine,
         digest: Digest,
         path: &Path,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<(), FetchError> {
         let failed = |source: io::Error| FetchError::Write {
             path: path.display().to_string(),
@@ -50,7 +50,10 @@ impl BundleCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (),
             Err(error) => return Err(failed(error)),
         }
-        engine.bundles.fetch(digest, path, most).await?;
+        engine.bundles.fetch(digest, path, max_bytes).await?;
+        // Its content is not checked again: not after a power loss, either.
+        let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
+        synced.map_err(failed)?;
         match std::fs::hard_link(path, &cached) {
             // Another place has fetched it, too.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),

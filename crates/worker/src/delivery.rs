@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::message::{AckKind, Acker};
 use companion::complain;
-use companion::run_state::{Code, RunReport, State};
+use companion::run_state::{Code, RunReport};
+use spec::outcome::Outcome;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep};
@@ -21,7 +22,9 @@ use crate::objects::FetchError;
 use crate::work::Worker;
 
 /// When a message is given to some worker again that this one cannot handle.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+const NAK_DELAY: Duration = Duration::from_secs(5);
+/// The code of an error of `runner exec` that is one of the host.
+const HOST_FAILED: &str = "host_failed";
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(15);
 
@@ -53,20 +56,24 @@ impl Delivery {
     }
 }
 
-/// Why a message is given back.
+/// Why a message is given back: this worker cannot handle it now.
 #[derive(Debug, thiserror::Error)]
-enum GivenBack {
+pub(crate) enum GivenBack {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("the files of the run: {0}")]
     Host(#[from] io::Error),
     #[error("{0}")]
     Fetch(FetchError),
+    #[error("the host failed: {0}")]
+    Failed(String),
+    #[error("a signal ended `runner exec`, and nobody has cancelled the run")]
+    Signalled,
     #[error("it goes on in this worker")]
-    GoesOn,
+    AlreadyRunning,
 }
 
-/// Tells the server that the message is in work, until it is dropped.
+/// Tells the server that the message is in progress, until it is dropped.
 struct Heartbeat(JoinHandle<()>);
 
 impl Heartbeat {
@@ -75,8 +82,8 @@ impl Heartbeat {
             let mut ticks = interval(period);
             loop {
                 ticks.tick().await;
-                // If the connection is gone, the next one tells it.
-                let _lost = acker.ack_with(AckKind::Progress).await;
+                // If the connection is gone, the next one reports it.
+                let _ignored = acker.ack_with(AckKind::Progress).await;
             }
         }))
     }
@@ -89,15 +96,20 @@ impl Drop for Heartbeat {
 }
 
 impl Worker {
-    /// Runs it, keeps its result, and acknowledges it; or gives it back.
-    pub(crate) async fn handle(&self, message: Message, turn: Option<Turn<'_>>) {
+    /// Runs it, keeps its result and acknowledges it. If it cannot, gives it back and says so.
+    pub(crate) async fn handle(
+        &self,
+        message: Message,
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), GivenBack> {
         let delivery = match Delivery::read(&message) {
             Ok(delivery) => delivery,
             Err(error) => {
-                return complain(
+                complain(
                     &format!("warning: a message without a reply: {error}"),
                     None,
                 );
+                return Ok(());
             }
         };
         let (_message, acker) = message.split();
@@ -110,22 +122,23 @@ impl Worker {
             Ok(settled) => {
                 self.metrics.settled(settled);
                 // If it is lost, the message is delivered again, and has a result then.
-                let acknowledged = self.insist(async || acker.double_ack().await).await;
+                let acknowledged = acker.double_ack().await;
                 if let Err(error) = acknowledged {
+                    let name = &delivery.name;
                     complain(
-                        &format!("warning: run {}: not acknowledged: {error}", delivery.name),
+                        &format!("warning: run {name}: not acknowledged: {error}"),
                         None,
                     );
                 }
+                Ok(())
             }
             Err(error) => {
                 self.metrics.settled(Settled::GivenBack);
-                complain(
-                    &format!("warning: run {} is given back: {error}", delivery.name),
-                    None,
-                );
+                let name = &delivery.name;
+                complain(&format!("warning: run {name} is given back: {error}"), None);
                 // Otherwise the server gives it to another worker after --ack-wait.
-                let _lost = acker.ack_with(AckKind::Nak(Some(AGAIN_AFTER))).await;
+                let _ignored = acker.ack_with(AckKind::Nak(Some(NAK_DELAY))).await;
+                Err(error)
             }
         }
     }
@@ -137,66 +150,52 @@ impl Worker {
         turn: Option<Turn<'_>>,
     ) -> Result<Settled, GivenBack> {
         let Ok(id) = &delivery.id else {
-            self.engine
-                .bury("malformed", delivery.content.clone())
-                .await?;
+            self.publish_dead_letter("malformed", delivery).await?;
             return Ok(Settled::Malformed);
         };
-        if self.engine.result(id).await?.is_some() {
-            return Ok(Settled::Before);
+        if self.engine.has_result(id).await? {
+            return Ok(Settled::Duplicate);
         }
-        let running = self.cancellations.register(id).ok_or(GivenBack::GoesOn)?;
-        let result = match &delivery.request {
-            Err(message) => {
-                let (failed, code) = (State::Failed, Code::InvalidInput);
-                self.bury(id, delivery).await?;
-                RunResult::without_report(id, failed, code, message.clone())
+        let registered = self.cancellations.register(id);
+        let running = registered.ok_or(GivenBack::AlreadyRunning)?;
+        let result = match (&delivery.request, delivery.count > self.max_deliveries) {
+            (Err(message), _) => {
+                self.publish_dead_letter(id.as_str(), delivery).await?;
+                RunResult::failed(id, Code::InvalidInput, message.clone())
             }
-            Ok(request) => match self.refusal(id, delivery).await? {
-                Some(result) => result,
-                None => {
-                    self.run(id, request, running.cancelled.clone(), turn)
-                        .await?
-                }
-            },
+            (Ok(_), true) => {
+                self.publish_dead_letter(id.as_str(), delivery).await?;
+                let count = self.max_deliveries;
+                let message =
+                    format!("it was delivered {count} times, and no worker brought it to an end");
+                RunResult::failed(id, Code::Orphaned, message)
+            }
+            (Ok(_), false) if self.engine.is_cancelled(id).await? => RunResult::cancelled(id),
+            (Ok(request), false) => {
+                let cancelled = running.cancelled.clone();
+                self.run(id, request, cancelled, turn).await?
+            }
         };
         let result = RunResult {
             worker: self.name.clone(),
             deliveries: delivery.count,
             ..result
         };
-        match self
-            .insist(async || self.engine.create_result(&result).await)
-            .await?
-        {
+        let create = async || self.engine.create_result(&result).await;
+        match self.retry(create).await? {
             First::Yes => Ok(Settled::State(result.state)),
             // Another worker was given the message meanwhile.
-            First::No => Ok(Settled::Before),
+            First::No => Ok(Settled::Duplicate),
         }
     }
 
-    /// The result of a run that is not started.
-    async fn refusal(
+    async fn publish_dead_letter(
         &self,
-        id: &RunId,
+        name: &str,
         delivery: &Delivery,
-    ) -> Result<Option<RunResult>, EngineError> {
-        if delivery.count > self.max_deliveries {
-            self.bury(id, delivery).await?;
-            let message = format!(
-                "its workers ended {} times before the run did",
-                self.max_deliveries
-            );
-            let result = RunResult::without_report(id, State::Failed, Code::Orphaned, message);
-            return Ok(Some(result));
-        }
-        let is_cancelled = self.engine.is_cancelled(id).await?;
-        Ok(is_cancelled.then(|| cancelled_before(id)))
-    }
-
-    async fn bury(&self, id: &RunId, delivery: &Delivery) -> Result<(), EngineError> {
+    ) -> Result<(), EngineError> {
         let content = delivery.content.clone();
-        self.engine.bury(id.as_str(), content).await
+        self.engine.publish_dead_letter(name, content).await
     }
 
     async fn run(
@@ -208,37 +207,47 @@ impl Worker {
     ) -> Result<RunResult, GivenBack> {
         let files = RunFiles::make(self.workspace.make()?)?;
         if let Err(error) = self.fetch(request, &files).await {
-            return without_files(id, error);
+            return match error.is_of_sender() {
+                true => Ok(RunResult::failed(id, Code::InvalidInput, error.to_string())),
+                false => Err(GivenBack::Fetch(error)),
+            };
         }
-        let executed = self.executor.execute(&files, request, cancelled, turn);
-        match executed.await? {
-            Executed::CancelledBefore => Ok(cancelled_before(id)),
-            Executed::Ended(report) => {
-                self.metrics.ended(report.as_deref());
-                let keep = async || self.keep(id, report.as_deref(), &files).await;
-                Ok(self.insist(keep).await?)
+        let executed = self
+            .executor
+            .execute(&files, request, cancelled.clone(), turn)
+            .await?;
+        let is_cancelled = *cancelled.borrow();
+        match executed {
+            Executed::NotStarted => Ok(RunResult::cancelled(id)),
+            // The signal came before `runner exec` could report it.
+            Executed::Ended(None) if is_cancelled => Ok(RunResult::cancelled(id)),
+            Executed::Ended(None) => Err(GivenBack::Signalled),
+            Executed::Ended(Some(report)) => {
+                self.metrics.ended(Some(&report));
+                check_end(&report, is_cancelled)?;
+                let upload = async || self.upload(id, &report, &files).await;
+                Ok(self.retry(upload).await?)
             }
         }
     }
 
     async fn fetch(&self, request: &RunRequest, files: &RunFiles) -> Result<(), FetchError> {
-        let bundle = files.bundle();
-        let most = self.max_file;
+        let max_bytes = self.max_file;
         self.bundles
-            .fetch(&self.engine, request.bundle, &bundle, most)
+            .fetch(&self.engine, request.bundle, &files.bundle(), max_bytes)
             .await?;
         for (number, digest) in request.input_files.values().enumerate() {
             let path = files.input(number);
-            self.engine.files.fetch(digest.0, &path, most).await?;
+            self.engine.files.fetch(digest.0, &path, max_bytes).await?;
         }
         Ok(())
     }
 
     /// Puts what the run wrote, and returns its result.
-    async fn keep(
+    async fn upload(
         &self,
         id: &RunId,
-        report: Option<&RunReport>,
+        report: &RunReport,
         files: &RunFiles,
     ) -> Result<RunResult, EngineError> {
         let put = async |path: &Path| -> Result<Option<ObjectDigest>, EngineError> {
@@ -247,53 +256,40 @@ impl Worker {
                 _ => Ok(Some(self.engine.files.put(path).await?.0)),
             }
         };
-        let mut result = match report {
-            None => {
-                let message = "`runner exec` ended without a report".to_owned();
-                RunResult::without_report(id, State::Failed, Code::HostInterrupted, message)
-            }
-            Some(report) => {
-                let (state, error) = report.state();
-                let mut artifacts = Vec::new();
-                for output in report
-                    .outputs
-                    .iter()
-                    .filter(|output| output.state == "synced")
-                {
-                    let path = files.outputs().join(&output.path);
-                    let (digest, bytes) = self.engine.files.put(&path).await?;
-                    artifacts.push(Artifact {
-                        key: output.key.clone(),
-                        path: output.path.clone(),
-                        digest,
-                        bytes,
-                    });
-                }
-                RunResult {
-                    id: id.to_string(),
-                    state,
-                    error,
-                    artifacts,
-                    ..RunResult::without_report(id, state, Code::DriverError, String::new())
-                }
-            }
-        };
-        result.report = put(&files.report()).await?;
-        result.stdout = put(&files.stdout()).await?;
-        result.stderr = put(&files.stderr()).await?;
-        Ok(result)
+        let mut artifacts = Vec::new();
+        let outputs = report.outputs.iter();
+        for output in outputs.filter(|output| output.state == "synced") {
+            let path = files.outputs().join(&output.path);
+            let (digest, bytes) = self.engine.files.put(&path).await?;
+            artifacts.push(Artifact {
+                key: output.key.clone(),
+                path: output.path.clone(),
+                digest,
+                bytes,
+            });
+        }
+        let (state, error) = report.state();
+        Ok(RunResult {
+            state,
+            error,
+            artifacts,
+            report: put(&files.report()).await?,
+            stdout: put(&files.stdout()).await?,
+            stderr: put(&files.stderr()).await?,
+            ..RunResult::cancelled(id)
+        })
     }
 
-    /// Tries until it is done, or for --give-up-after.
-    async fn insist<Done, Failed: std::fmt::Display>(
+    /// Repeats a call to the server that fails, for --give-up-after.
+    async fn retry<Done>(
         &self,
-        attempt: impl AsyncFn() -> Result<Done, Failed>,
-    ) -> Result<Done, Failed> {
+        attempt: impl AsyncFn() -> Result<Done, EngineError>,
+    ) -> Result<Done, EngineError> {
         let until = Instant::now() + self.give_up_after;
         let mut pause = RETRY_MIN;
         loop {
             match attempt().await {
-                Err(_error) if Instant::now() < until => sleep(pause).await,
+                Err(error) if !error.is_local() && Instant::now() < until => sleep(pause).await,
                 done => return done,
             }
             pause = RETRY_MAX.min(pause * 2);
@@ -301,23 +297,15 @@ impl Worker {
     }
 }
 
-fn cancelled_before(id: &RunId) -> RunResult {
-    let message = "it was cancelled before it was started".to_owned();
-    RunResult::without_report(id, State::Cancelled, Code::Cancelled, message)
-}
-
-/// The result of a run of which the sender did not hand in all files.
-fn without_files(id: &RunId, error: FetchError) -> Result<RunResult, GivenBack> {
-    match error {
-        FetchError::Missing(_) | FetchError::TooLarge { .. } | FetchError::Other { .. } => {
-            let message = error.to_string();
-            Ok(RunResult::without_report(
-                id,
-                State::Failed,
-                Code::InvalidInput,
-                message,
-            ))
+/// What is no result of the run, but of this host.
+fn check_end(report: &RunReport, is_cancelled: bool) -> Result<(), GivenBack> {
+    let (_state, error) = report.state();
+    let reason = error.as_ref().and_then(|error| error.reason.as_deref());
+    match (report.outcome, error.as_ref()) {
+        (Outcome::Cancelled, _) if !is_cancelled => Err(GivenBack::Signalled),
+        (Outcome::Failed, Some(error)) if reason == Some(HOST_FAILED) => {
+            Err(GivenBack::Failed(error.message.clone()))
         }
-        FetchError::Write { .. } | FetchError::Engine(_) => Err(GivenBack::Fetch(error)),
+        _ => Ok(()),
     }
 }

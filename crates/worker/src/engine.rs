@@ -19,19 +19,23 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::object_store;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
-use async_nats::{ConnectOptions, Event};
+use async_nats::{ConnectOptions, Event, ServerAddr};
 use companion::{complain, own_file};
 use futures_util::StreamExt as _;
 use rustix::fs::OFlags;
 use spec::path::escape;
+use tokio::time::sleep;
 
 use crate::Failure;
 use crate::flags::EngineFlags;
-use crate::messages::{RunId, RunResult, StreamName};
+use crate::messages::{MESSAGE_BYTES_MAX, RunId, RunResult, StreamName};
 use crate::objects::Objects;
 
 const CONSUMER: &str = "workers";
+const ADDRESS_HINT: &str = "--nats and NATS_URL name it: nats://HOST:PORT";
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// A watch that ends at once must not keep a processor busy.
+const WATCH_AGAIN: Duration = Duration::from_millis(50);
 
 /// A call to the server failed: it does not answer, or refuses.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,7 @@ pub(crate) struct EngineError {
     act: &'static str,
     #[source]
     source: Box<dyn Error + Send + Sync>,
+    is_local: bool,
 }
 
 impl EngineError {
@@ -49,7 +54,23 @@ impl EngineError {
         move |source| Self {
             act,
             source: source.into(),
+            is_local: false,
         }
+    }
+
+    /// What no repetition changes.
+    pub(crate) fn local<E: Into<Box<dyn Error + Send + Sync>>>(
+        act: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self {
+            act,
+            source: source.into(),
+            is_local: true,
+        }
+    }
+
+    pub(crate) const fn is_local(&self) -> bool {
+        self.is_local
     }
 }
 
@@ -135,7 +156,12 @@ impl Engine {
                     made.map_err(EngineError::call("make the bucket of objects"))?
                 }
             };
-            Ok(Objects(store))
+            let stream = context.get_stream(format!("OBJ_{name}-{part}")).await;
+            let stream = stream.map_err(EngineError::call("open the bucket of objects"))?;
+            Ok(Objects {
+                store,
+                max_age: stream.cached_info().config.max_age,
+            })
         };
         let bucket = format!("{name}-runs");
         let runs = match (context.get_key_value(&bucket).await, keep) {
@@ -158,7 +184,8 @@ impl Engine {
         })
     }
 
-    /// From which all workers take messages. One that is not acknowledged is given to another after `ack_wait`.
+    /// From which all workers take messages, made with this time if it is missing. A message that is not acknowledged in
+    /// time is given to another worker.
     pub(crate) async fn consumer(&self, ack_wait: Duration) -> Result<PullConsumer, EngineError> {
         let call = EngineError::call::<Box<dyn Error + Send + Sync>>("make the consumer");
         let made = async {
@@ -196,8 +223,12 @@ impl Engine {
         }
     }
 
-    /// Keeps a message that no worker brought to an end.
-    pub(crate) async fn bury(&self, id: &str, content: Vec<u8>) -> Result<(), EngineError> {
+    /// Keeps a message that has no run, or that no worker brought to an end.
+    pub(crate) async fn publish_dead_letter(
+        &self,
+        id: &str,
+        content: Vec<u8>,
+    ) -> Result<(), EngineError> {
         let call = EngineError::call::<Box<dyn Error + Send + Sync>>("keep the dead letter");
         let kept = async {
             let subject = format!("{}.dead.{id}", self.name);
@@ -217,10 +248,26 @@ impl Engine {
             .map_err(EngineError::call("read the result"))
     }
 
+    pub(crate) async fn has_result(&self, id: &RunId) -> Result<bool, EngineError> {
+        self.is_there(id.as_str()).await
+    }
+
+    async fn is_there(&self, key: &str) -> Result<bool, EngineError> {
+        let found = self.runs.entry(key).await;
+        let found = found.map_err(EngineError::call("read the state of the run"))?;
+        Ok(found.is_some_and(|entry| entry.operation == Operation::Put))
+    }
+
     /// Keeps the result, unless the run has one.
     pub(crate) async fn create_result(&self, result: &RunResult) -> Result<First, EngineError> {
         let call = EngineError::call("keep the result");
-        let text = serde_json::to_vec(result).map_err(EngineError::call("write the result"))?;
+        let write = |result: &RunResult| {
+            serde_json::to_vec(result).map_err(EngineError::local("write the result"))
+        };
+        let mut text = write(result)?;
+        if text.len() > MESSAGE_BYTES_MAX {
+            text = write(&result.without_artifacts())?;
+        }
         match self.runs.create(&result.id, text.into()).await {
             Ok(_revision) => Ok(First::Yes),
             Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(First::No),
@@ -240,8 +287,13 @@ impl Engine {
             if let Some(result) = self.result(id).await? {
                 return Ok(result);
             }
-            // An error or the end: the server was restarted.
-            let _changed = watch.next().await;
+            // Until there is a value. An error or the end: the server was restarted.
+            while let Some(Ok(entry)) = watch.next().await {
+                if entry.operation == Operation::Put {
+                    break;
+                }
+            }
+            sleep(WATCH_AGAIN).await;
         }
     }
 
@@ -253,9 +305,7 @@ impl Engine {
     }
 
     pub(crate) async fn is_cancelled(&self, id: &RunId) -> Result<bool, EngineError> {
-        let found = self.runs.entry(cancel_key(id)).await;
-        let found = found.map_err(EngineError::call("read whether the run is cancelled"))?;
-        Ok(found.is_some_and(|entry| entry.operation == Operation::Put))
+        self.is_there(&cancel_key(id)).await
     }
 
     /// Calls `cancelled` with the id of each run that is to end, those of before first, until the watch breaks.
@@ -331,7 +381,17 @@ async fn connect(flags: &EngineFlags) -> Result<Context, Failure> {
             .add_client_certificate(certificate.clone(), key.clone())
             .require_tls(true);
     }
-    let servers: Vec<&str> = flags.nats.split(',').collect();
+    let servers: Result<Vec<ServerAddr>, _> = flags.nats.split(',').map(str::parse).collect();
+    let servers = servers.map_err(|error| {
+        Failure::refused("usage", format!("--nats: {error}")).with_hint(ADDRESS_HINT)
+    })?;
+    // The package reads them, and does not use them.
+    let mut accounts = servers
+        .iter()
+        .filter_map(|server| Some((server.username()?, server.password()?)));
+    if let Some((user, password)) = accounts.next() {
+        options = options.user_and_password(user.to_owned(), password.to_owned());
+    }
     let client = options.connect(&servers).await.map_err(|error| {
         // The address may have a password.
         Failure::failed(

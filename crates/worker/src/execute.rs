@@ -21,7 +21,7 @@ use crate::messages::RunRequest;
 
 /// What a body writes beyond it is lost, as the report says.
 const OUTPUT: &str = "--max-output=16m";
-/// How often the events of a run are read that keeps others from being taken.
+/// How often the events of a run are read while other places wait for its turn.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a run waits for room before it is tried again, if none of this worker ends.
 const ROOM_TIME: Duration = Duration::from_secs(1);
@@ -99,8 +99,8 @@ impl RunFiles {
 pub(crate) enum Executed {
     /// With its report; `None`: without one.
     Ended(Option<Box<RunReport>>),
-    /// It was not started.
-    CancelledBefore,
+    /// It was cancelled before.
+    NotStarted,
 }
 
 /// What all runs of a worker have in common.
@@ -135,7 +135,7 @@ impl Executor {
         }
         while !*cancelled.borrow() {
             let mut child = self.start(files, request)?;
-            if turn.is_some() && !self.has_room(&mut child, files).await? {
+            if turn.is_some() && !has_room(&mut child, files, &cancelled).await? {
                 std::fs::remove_file(files.report())?;
                 tokio::select! {
                     () = self.room.notified() => (),
@@ -156,26 +156,12 @@ impl Executor {
             self.room.notify_one();
             return Ok(Executed::Ended(files.read_report()?.map(Box::new)));
         }
-        Ok(Executed::CancelledBefore)
-    }
-
-    /// Waits until the limits of the run count in the totals, or until it ends. Returns whether they do not exceed
-    /// them.
-    async fn has_room(&self, child: &mut Child, files: &RunFiles) -> io::Result<bool> {
-        while child.try_wait()?.is_none() {
-            if companion::events::is_planned(&files.events())? {
-                return Ok(true);
-            }
-            sleep(LOOK).await;
-        }
-        let error = files.read_report()?.and_then(|report| report.state().1);
-        let reason = error.and_then(|error| error.reason);
-        Ok(!reason.is_some_and(|reason| NO_ROOM.contains(&&*reason)))
+        Ok(Executed::NotStarted)
     }
 
     fn start(&self, files: &RunFiles, request: &RunRequest) -> io::Result<Child> {
         let mut command = self.program.command(&self.totals);
-        // A run that nobody takes the result of.
+        // Nobody would keep its result.
         sys::privileges::end_with_parent(&mut command);
         command
             .args(words(files, request, &self.flags))
@@ -213,6 +199,28 @@ fn words(files: &RunFiles, request: &RunRequest, flags: &[OsString]) -> Vec<OsSt
     words.push("--".into());
     words.extend(request.args.iter().map(OsString::from));
     words
+}
+
+/// Waits until the limits of the run count in the totals, or until it ends. Returns whether they do not exceed them.
+async fn has_room(
+    child: &mut Child,
+    files: &RunFiles,
+    cancelled: &watch::Receiver<bool>,
+) -> io::Result<bool> {
+    let mut is_ended = false;
+    while child.try_wait()?.is_none() {
+        if companion::events::is_planned(&files.events())? {
+            return Ok(true);
+        }
+        if *cancelled.borrow() && !is_ended {
+            end(child)?;
+            is_ended = true;
+        }
+        sleep(LOOK).await;
+    }
+    let error = files.read_report()?.and_then(|report| report.state().1);
+    let reason = error.and_then(|error| error.reason);
+    Ok(!reason.is_some_and(|reason| NO_ROOM.contains(&&*reason)))
 }
 
 /// Asks `runner exec` to end the run.

@@ -11,14 +11,14 @@ use spec::units::{parse_cpus, parse_duration, parse_size_bytes};
 use crate::messages::{RunId, StreamName};
 
 const WORKER_HELP: &str = "\
-SIGTERM or SIGINT: no further message is taken, and the runs end; a second one ends them.
+On SIGTERM or SIGINT it takes no new messages and waits for its runs. A second signal kills them.
 docs/workers.md describes the stream, its buckets and what happens when something fails.
 
 Examples:
   runner worker --nats nats://queue.internal --stream builds
   runner worker --nats tls://queue.internal --nkey /etc/runner/worker.nk -- --timeout 10m --memory 1g
 
-Exit codes: 0 after SIGTERM or SIGINT; 125 it could not start.";
+Exit codes: 0 after SIGTERM or SIGINT; 125 it could not start, or a second signal came.";
 
 const SUBMIT_HELP: &str = "\
 Prints the id of the run. The same id twice is one run.
@@ -35,7 +35,7 @@ Examples:
   runner result --out-dir outputs --logs build-7
   runner result --cancel --wait build-7
 
-Exit codes: 0 the run succeeded; 1 it did not; 125 there is no result.";
+Exit codes: 0 the run succeeded; 1 it did not; 125 there is no result, or the server fails.";
 
 /// The words after `runner`.
 #[derive(Debug, clap::Parser)]
@@ -49,10 +49,10 @@ pub(crate) enum Verb {
     /// Take runs from a stream of NATS JetStream, and keep their results
     #[command(after_help = WORKER_HELP)]
     Worker(WorkerFlags),
-    /// Hand a run in
+    /// Submit a run to workers
     #[command(after_help = SUBMIT_HELP)]
     Submit(SubmitFlags),
-    /// Print the report of a run that was handed in
+    /// Print the report of a run that was submitted
     #[command(after_help = RESULT_HELP)]
     Result(ResultFlags),
 }
@@ -60,7 +60,7 @@ pub(crate) enum Verb {
 /// Where the stream is, and who asks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EngineFlags {
-    /// The server, nats://HOST[:PORT] or tls://HOST[:PORT]; of several with commas, one that answers
+    /// The server, nats://HOST:PORT or tls://HOST:PORT; of several with commas, one that answers
     #[arg(long, value_name = "URL", env = "NATS_URL", hide_env_values = true)]
     pub(crate) nats: String,
     /// The stream of the runs
@@ -105,7 +105,7 @@ pub(crate) struct WorkerFlags {
     /// When the server gives a message to another worker, of which it has not heard
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = read_time)]
     pub(crate) ack_wait: Duration,
-    /// How often a run is tried that ends with its worker; then it is `orphaned`
+    /// How often a message is delivered; then its run has failed as `orphaned`
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_deliveries: u64,
     /// How long a result is kept for a server that does not answer
@@ -117,7 +117,7 @@ pub(crate) struct WorkerFlags {
     /// Serve metrics for Prometheus at this address of the loopback interface
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = read_loopback)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Flags of `runner exec` for each run: all that a run may do
+    /// Flags of `runner exec` for each run. Requests cannot add any
     #[arg(value_name = "FLAGS", last = true)]
     pub(crate) exec: Vec<OsString>,
 }
@@ -149,7 +149,7 @@ pub(crate) struct ResultFlags {
     /// Wait until there is a result
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Ask for the end of the run first
+    /// Cancel the run first, queued or running
     #[arg(long)]
     pub(crate) cancel: bool,
     /// Write what the body wrote to standard output and standard error, in place of the report

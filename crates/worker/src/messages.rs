@@ -12,6 +12,8 @@ use spec::digest::Digest;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 512 << 10;
 const NAME_BYTES_MAX: usize = 64;
 const FILES_MAX: usize = 64;
+/// Of one word: execve(2) takes 128 KiB.
+const WORD_BYTES_MAX: usize = 64 << 10;
 
 /// The name of a stream, and the beginning of those of its buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,12 +95,17 @@ impl RunRequest {
         if self.input_files.len() > FILES_MAX {
             return Err(format!("a run has at most {FILES_MAX} input files"));
         }
-        let wrong =
-            |key: &&String| key.is_empty() || key.contains(['=', '/', '\0']) || is_dots(key);
-        match self.input_files.keys().find(wrong) {
-            None => Ok(()),
-            Some(key) => Err(format!(
+        let is_name = |key: &String| !key.is_empty() && !key.contains(['=', '/']) && !is_dots(key);
+        if let Some(key) = self.input_files.keys().find(|key| !is_name(key)) {
+            return Err(format!(
                 "the key `{key}` of an input file is not the name of a file, or has a `=`"
+            ));
+        }
+        let is_word = |word: &String| word.len() <= WORD_BYTES_MAX && !word.contains('\0');
+        match self.input_files.keys().chain(&self.args).all(is_word) {
+            true => Ok(()),
+            false => Err(format!(
+                "an argument or a key has a NUL, or more than {WORD_BYTES_MAX} bytes"
             )),
         }
     }
@@ -167,15 +174,44 @@ pub(crate) struct Artifact {
 }
 
 impl RunResult {
-    /// Of a run that `runner exec` did not report.
-    pub(crate) fn without_report(id: &RunId, state: State, code: Code, message: String) -> Self {
+    /// Of a run that was not executed.
+    pub(crate) fn failed(id: &RunId, code: Code, message: String) -> Self {
         Self {
-            id: id.to_string(),
-            state,
+            state: State::Failed,
             error: Some(RunError {
                 code,
                 reason: None,
                 message,
+                hint: None,
+            }),
+            ..Self::cancelled(id)
+        }
+    }
+
+    /// In place of one that is too large for a message.
+    pub(crate) fn without_artifacts(&self) -> Self {
+        Self {
+            state: State::Failed,
+            error: Some(RunError {
+                code: Code::MissingArtifact,
+                reason: None,
+                message: "its result has too many output files for a message".to_owned(),
+                hint: None,
+            }),
+            artifacts: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Of a run that was cancelled before it began.
+    pub(crate) fn cancelled(id: &RunId) -> Self {
+        Self {
+            id: id.to_string(),
+            state: State::Cancelled,
+            error: Some(RunError {
+                code: Code::Cancelled,
+                reason: None,
+                message: "it was cancelled before it began".to_owned(),
                 hint: None,
             }),
             worker: String::new(),
@@ -227,6 +263,17 @@ mod tests {
             (
                 &format!(r#"{{"bundle":"{digest}","input_files":{{"../x":"{digest}"}}}}"#),
                 "`../x`",
+            ),
+            (
+                &format!(r#"{{"bundle":"{digest}","args":["a\\u0000b"]}}"#),
+                "a NUL",
+            ),
+            (
+                &format!(
+                    r#"{{"bundle":"{digest}","args":["{}"]}}"#,
+                    "x".repeat(70_000)
+                ),
+                "65536 bytes",
             ),
         ] {
             let error = RunRequest::parse(text.as_bytes()).expect_err(text);

@@ -28,7 +28,7 @@ pub(crate) enum Settled {
     /// Its run has ended, and this worker kept the result.
     State(State),
     /// There was a result.
-    Before,
+    Duplicate,
     /// Its subject has no id.
     Malformed,
     GivenBack,
@@ -42,7 +42,7 @@ impl Settled {
             Self::State(State::Failed | State::Pending | State::Running | State::Suspended) => {
                 "failed"
             }
-            Self::Before => "duplicate",
+            Self::Duplicate => "duplicate",
             Self::Malformed => "malformed",
             Self::GivenBack => "given_back",
         }

@@ -8,7 +8,7 @@ use companion::complain;
 use spec::path::escape;
 use spec::ulid::ulid;
 
-use crate::engine::{Engine, First};
+use crate::engine::{Engine, EngineError, First};
 use crate::flags::SubmitFlags;
 use crate::messages::{MESSAGE_BYTES_MAX, ObjectDigest, RunId, RunRequest};
 use crate::objects::Objects;
@@ -45,8 +45,12 @@ pub(crate) async fn submit(flags: SubmitFlags) -> Result<ExitCode, Failure> {
         return Err(Failure::refused("request_too_large", message)
             .with_hint("hand large inputs in as files: --in KEY=FILE"));
     }
-    let is_new =
-        engine.result(&id).await?.is_none() && engine.publish(&id, content).await? == First::Yes;
+    let failed = |error: EngineError| {
+        let message = format!("{error}: whether the run {id} was handed in is not known");
+        Failure::failed("nats_failed", message).with_hint(format!("with --id {id} it is one run"))
+    };
+    let is_new = !engine.has_result(&id).await?
+        && engine.publish(&id, content).await.map_err(failed)? == First::Yes;
     if !is_new {
         complain(&format!("the run {id} was handed in before"), None);
     }

@@ -1,5 +1,6 @@
 //! `runner worker`: as many messages at a time as there are places for runs.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use futures_util::StreamExt as _;
 use sd_notify::NotifyState;
 use spec::request::Totals;
 use spec::state_directory::state_directory;
+use tokio::process::Command;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -29,8 +31,9 @@ use crate::metrics::{self, Metrics};
 
 /// How long the server keeps a request for a message. After a restart it has forgotten it.
 const PULL_TIME: Duration = Duration::from_secs(5);
-/// Before a server is asked again that did not answer.
-const RETRY: Duration = Duration::from_secs(1);
+/// After a failure; doubled after each further one.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// What the places share.
 #[derive(Debug)]
@@ -73,8 +76,12 @@ pub(crate) async fn work(flags: WorkerFlags) -> Result<ExitCode, Failure> {
     );
     watch_dog();
     notify(NotifyState::Ready);
-    let failed = |message| Failure::failed("host_failed", message);
-    wait_for_stop().await.map_err(failed)?;
+    let failed = |message: String| Failure::failed("host_failed", message);
+    tokio::select! {
+        stop = wait_for_stop() => stop.map_err(failed)?,
+        // None ends by itself.
+        _lost = running.join_next() => return Err(failed("a place for runs is lost".to_owned())),
+    }
     notify(NotifyState::Stopping);
     // Those that have a place receive it.
     stop.send_replace(true);
@@ -102,10 +109,21 @@ impl Worker {
         let directory = worker_directory().map_err(failed)?;
         let bundles = BundleCache::open(directory.join("bundles"), flags.bundle_cache);
         let workspace = Workspace::open_in(&directory.join("runs"));
+        let workspace = workspace.map_err(failed)?;
+        check_flags(&program, &workspace, &flags.exec).await?;
         let engine = Engine::make(&flags.engine, flags.keep).await?;
+        let consumer = engine.consumer(flags.ack_wait).await?;
+        let ack_wait = consumer.cached_info().config.ack_wait;
+        if ack_wait != flags.ack_wait {
+            let (stated, valid) = (flags.ack_wait.as_secs_f64(), ack_wait.as_secs_f64());
+            let message = format!(
+                "warning: --ack-wait {stated}s: the first worker has made it {valid}s for all"
+            );
+            complain(&message, None);
+        }
         Ok(Self {
             name: name(),
-            consumer: engine.consumer(flags.ack_wait).await?,
+            consumer,
             engine,
             executor: Executor {
                 program,
@@ -117,12 +135,12 @@ impl Worker {
                 flags: flags.exec,
                 room: Notify::new(),
             },
-            workspace: workspace.map_err(failed)?,
+            workspace,
             bundles: bundles.map_err(failed)?,
             cancellations: Cancellations::default(),
             metrics,
             turn: Mutex::new(()),
-            ack_wait: flags.ack_wait,
+            ack_wait,
             max_deliveries: flags.max_deliveries,
             give_up_after: flags.give_up_after,
             max_file: flags.max_file,
@@ -131,6 +149,7 @@ impl Worker {
 
     /// Takes messages and runs them, one after the other, until it is stopped.
     async fn place(self: Rc<Self>, mut stopped: watch::Receiver<bool>) {
+        let mut pause = PAUSE_MIN;
         while !*stopped.borrow() {
             let turn = match self.executor.has_totals() {
                 true => Some(self.turn.lock().await),
@@ -140,21 +159,28 @@ impl Worker {
                 _stopped = stopped.changed() => return,
                 message = self.next_message() => message,
             };
-            match message {
+            let failed = match message {
                 Ok(Some(message)) => {
                     let _running = self.metrics.running();
-                    self.handle(message, turn).await;
+                    self.handle(message, turn).await.is_err()
                 }
-                Ok(None) => (),
+                Ok(None) => continue,
                 Err(error) => {
                     self.metrics.failed_to_pull();
                     complain(&format!("warning: no message: {error}"), None);
-                    tokio::select! {
-                        _stopped = stopped.changed() => return,
-                        () = sleep(RETRY) => (),
-                    }
+                    true
                 }
+            };
+            if !failed {
+                pause = PAUSE_MIN;
+                continue;
             }
+            // A worker that cannot work must not take messages from those that can.
+            tokio::select! {
+                _stopped = stopped.changed() => return,
+                () = sleep(pause) => (),
+            }
+            pause = PAUSE_MAX.min(pause * 2);
         }
     }
 
@@ -177,9 +203,36 @@ impl Worker {
             if let Err(error) = watched.await {
                 complain(&format!("warning: {error}"), None);
             }
-            sleep(RETRY).await;
+            sleep(PAUSE_MIN).await;
         }
     }
+}
+
+/// Lets `runner plan` read the flags: a mistake in them must not become the result of each run.
+async fn check_flags(
+    program: &Program,
+    workspace: &Workspace,
+    flags: &[OsString],
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::failed("host_failed", error.to_string());
+    let directory = workspace.make().map_err(failed)?;
+    let bundle = directory.path().join("bundle");
+    std::fs::create_dir(&bundle).map_err(failed)?;
+    std::fs::write(bundle.join("manifest.yaml"), "name: check\nrun: check.sh\n").map_err(failed)?;
+    std::fs::write(bundle.join("check.sh"), "").map_err(failed)?;
+    let mut plan = Command::from(program.command(&Totals::default()));
+    plan.arg("plan").arg(&bundle).args(flags);
+    let output = plan.output().await.map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().find_map(|line| line.strip_prefix("runner: "));
+    let message = format!(
+        "the flags after `--`: {}",
+        line.unwrap_or("`runner plan` failed")
+    );
+    Err(Failure::refused("exec_flags", message).with_hint("`runner help exec` lists the flags"))
 }
 
 fn name() -> String {

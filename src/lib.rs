@@ -109,7 +109,7 @@
 //!   bundle or argument vector; a token is in a header to its own service.
 //! - The only global state is that of the process: its allocator, stack, umask, signal dispositions and
 //!   mask, the subscriber of tracing, and whether standard error is stuck.
-//! - /proc/self/exe is read only to start the program again in a systemd scope, and for a hint of
+//! - /proc/self/exe is read only to start the program again in a systemd scope, and for a hint and a test run of
 //!   `doctor`. A sandbox is made by a clone, never by a second start.
 //!
 //! # Public surface

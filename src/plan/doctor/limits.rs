@@ -85,6 +85,12 @@ fn mend(facts: &Facts) -> String {
     if cgroup.backend != "none" {
         return "boot with swapaccount=1 cgroup_enable=memory".to_owned();
     }
+    if facts.surroundings.container.as_deref() == Some("kubernetes") {
+        return "set resources.limits of the container, which hold for all of its runs together; a run \
+                has a group of its own only where this user may write to /sys/fs/cgroup, which \
+                Kubernetes does not offer"
+            .to_owned();
+    }
     if cgroup.is_read_only && facts.surroundings.container.is_some() {
         return "start the container with a writable /sys/fs/cgroup".to_owned();
     }
@@ -195,7 +201,10 @@ mod tests {
     #[test]
     fn the_command_for_a_group_is_the_one_of_this_host() {
         type Change = fn(&mut Facts);
-        let cases: [(&str, Change); 11] = [
+        let cases: [(&str, Change); 12] = [
+            ("set resources.limits of the container", |f| {
+                f.surroundings.container = Some("kubernetes".to_owned());
+            }),
             ("systemd-run --scope -p Delegate=yes", |f| {
                 f.cgroup.has_systemd = true;
             }),

@@ -10,6 +10,7 @@ pub mod user_namespaces;
 use crate::plan::doctor::images::{OPENAT2, images, overlayfs};
 pub use crate::plan::doctor::limits::{CgroupFacts, CgroupTree};
 pub use crate::plan::doctor::network::NetworkFacts;
+pub(crate) use crate::plan::doctor::surroundings::has_masked_proc;
 pub use crate::plan::doctor::surroundings::{Control, Surroundings};
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
@@ -18,10 +19,15 @@ use spec::report::{EnforcementState, ErrorReport};
 /// First Landlock ABI with everything that a run uses.
 pub(crate) const LANDLOCK_FULL: u32 = 6;
 
+/// The error of a run whose namespaces were made, but not what is in them.
+const STEP_FAILED: &str = "sandbox_step_failed";
+
 /// Facts about a host. The error of a `Result` says why not; a `String` there is the errno.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// One real run of a program that does nothing.
+    /// The program of the test runs.
+    pub test_program: String,
+    /// One real run of it.
     pub sandbox: Result<(), ErrorReport>,
     /// Each kind of namespace, after an attempt to make it.
     pub namespaces: Vec<(NamespaceKind, Result<(), String>)>,
@@ -207,14 +213,22 @@ fn hint<T>(found: &Result<T, ErrorReport>) -> &str {
 }
 
 fn sandbox(facts: &Facts) -> Item {
+    let program = &facts.test_program;
     let found = match &facts.sandbox {
-        Ok(()) => Ok("a test run of /bin/true succeeded".to_owned()),
+        Ok(()) => Ok(format!("a test run of {program} succeeded")),
         Err(error) => Err(format!(
-            "a test run of /bin/true failed: {} ({})",
+            "a test run of {program} failed: {} ({})",
             error.message, error.code
         )),
     };
-    check("sandbox", Need::Running, found, hint(&facts.sandbox))
+    let has_failed_in_proc = |error: &ErrorReport| error.code == STEP_FAILED;
+    let is_masked = facts.sandbox.as_ref().is_err_and(has_failed_in_proc);
+    match facts.surroundings.masked_proc().filter(|_| is_masked) {
+        Some(Control { why, mend }) => {
+            blocked_by(check("sandbox", Need::Running, found, &mend), Some(why))
+        }
+        None => check("sandbox", Need::Running, found, hint(&facts.sandbox)),
+    }
 }
 
 fn namespaces(facts: &Facts) -> Vec<Item> {
@@ -445,6 +459,7 @@ mod tests {
             reason: None,
         };
         Facts {
+            test_program: "/bin/true".to_owned(),
             sandbox: Ok(()),
             namespaces: NamespaceKind::ALL.map(|kind| (kind, Ok(()))).into(),
             user_namespaces: UserNamespaceSettings::default(),

@@ -49,7 +49,10 @@ fn cause(items: &[Item]) -> &str {
     let control = parts.clone().find_map(|item| item.blocked_by.as_deref());
     control
         .or_else(|| parts.next().map(|item| item.effect.as_str()))
-        .or_else(|| items.iter().find(unmet).map(|item| item.effect.as_str()))
+        .or_else(|| {
+            let item = items.iter().find(unmet)?;
+            item.blocked_by.as_deref().or(Some(&item.effect))
+        })
         .unwrap_or_default()
 }
 

@@ -13,6 +13,17 @@ pub struct Surroundings {
     pub user_namespace_call: Result<(), String>,
     /// The kind of the container, such as `docker`, `podman`, `kubernetes` or `lxc`.
     pub container: Option<String>,
+    /// Mounts cover parts of /proc, so that the kernel refuses a proc in a new user namespace.
+    pub has_masked_proc: bool,
+}
+
+/// Whether this mountinfo (proc(5)) has mounts that cover parts of /proc. One on an empty directory covers
+/// nothing.
+#[must_use]
+pub(crate) fn has_masked_proc(mountinfo: &str) -> bool {
+    const EMPTY: &str = "/proc/sys/fs/binfmt_misc";
+    let mut targets = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+    targets.any(|target| target.starts_with("/proc/") && target != EMPTY)
 }
 
 /// A control of the host that blocks something.
@@ -63,14 +74,28 @@ impl Surroundings {
             Some(container) => format!(" of the {container} container"),
             None => String::new(),
         };
+        // What the filter hides is found only when it is gone: here it is said at once.
+        let proc = self.masked_proc();
         let mend = match self.container.as_deref() {
-            Some(engine @ ("docker" | "podman")) => format!(
-                "{engine} run --security-opt seccomp=unconfined … # or a profile that allows {calls}"
-            ),
-            Some("kubernetes") => format!(
-                "set securityContext.seccompProfile.type of the container to Unconfined, or to a \
-                 Localhost profile that allows {calls}"
-            ),
+            Some(engine @ ("docker" | "podman")) => {
+                let proc = if self.has_masked_proc {
+                    unmasking(engine)
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{engine} run --security-opt seccomp=unconfined {proc}… # or a profile that allows \
+                     {calls}"
+                )
+            }
+            Some("kubernetes") => {
+                let proc = proc.map_or_else(String::new, |proc| format!("; {}", proc.mend));
+                format!(
+                    "set securityContext.seccompProfile.type of the container to Localhost, with a \
+                     profile that allows {calls} (packaging/kubernetes/seccomp.json), or to \
+                     Unconfined{proc}"
+                )
+            }
             Some(_) => format!("allow {calls} in the filter of the container"),
             None => format!(
                 "start runner outside of the program that set the filter; a systemd unit sets one by \
@@ -99,6 +124,35 @@ impl Surroundings {
         }
     }
 
+    /// The mounts that cover parts of /proc, if there are any.
+    pub(super) fn masked_proc(&self) -> Option<Control> {
+        let (of, mend) = match self.container.as_deref() {
+            Some(engine @ ("docker" | "podman")) => (
+                format!(" of the {engine} container"),
+                format!("{engine} run {}…", unmasking(engine)),
+            ),
+            Some("kubernetes") => (
+                " of the kubernetes container".to_owned(),
+                "set hostUsers of the pod to false and securityContext.procMount of the container to \
+                 Unmasked"
+                    .to_owned(),
+            ),
+            Some(container) => (
+                format!(" of the {container} container"),
+                "start runner outside of the container, or in one that masks nothing in /proc"
+                    .to_owned(),
+            ),
+            None => (
+                String::new(),
+                "unmount what is mounted below /proc".to_owned(),
+            ),
+        };
+        self.has_masked_proc.then(|| Control {
+            why: format!("parts of /proc{of} are masked, so that a run cannot mount its own"),
+            mend,
+        })
+    }
+
     /// A container that confines this process in a way that is not known.
     pub(super) fn unknown_container(&self) -> Option<Control> {
         self.container.as_ref().map(|container| Control {
@@ -106,6 +160,15 @@ impl Surroundings {
             mend: "start runner outside of the container".to_owned(),
         })
     }
+}
+
+/// The option of an engine by which nothing in /proc is masked.
+fn unmasking(engine: &str) -> String {
+    let value = match engine {
+        "podman" => "unmask=ALL",
+        _ => "systempaths=unconfined",
+    };
+    format!("--security-opt {value} ")
 }
 
 /// The first two numbers of a release.
@@ -126,6 +189,23 @@ pub(super) mod tests {
             seccomp_filters: Some(0),
             user_namespace_call: Ok(()),
             container: None,
+            has_masked_proc: false,
+        }
+    }
+
+    #[test]
+    fn proc_is_masked_by_a_mount_on_a_part_of_it_that_is_not_empty() {
+        for (target, expected) in [
+            ("/proc", false),
+            ("/proc/sys", true),
+            ("/proc/kcore", true),
+            ("/proc/sys/fs/binfmt_misc", false),
+            ("/procedures/x", false),
+        ] {
+            let mountinfo = format!(
+                "22 1 0:20 / / rw - ext4 /dev/a rw\n23 22 0:21 /x {target} rw - proc proc rw\n"
+            );
+            assert_eq!(has_masked_proc(&mountinfo), expected, "{target}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::plan::doctor::Surroundings;
+use crate::plan::doctor::{Surroundings, has_masked_proc};
 use crate::run::host::user_namespaces::text;
 use spec::path::escape;
 use spec::request::Caller;
@@ -20,6 +20,7 @@ pub(in crate::run) fn surroundings(caller: &Caller) -> Surroundings {
         }),
         user_namespace_call: probe::try_call(Call::Unshare).map_err(|errno| errno.to_string()),
         container: container(caller).map(|name| escape(name.as_bytes())),
+        has_masked_proc: text("/proc/self/mountinfo").is_some_and(|text| has_masked_proc(&text)),
     }
 }
 

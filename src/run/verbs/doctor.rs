@@ -50,10 +50,10 @@ const ID_MAPS: [(&str, &str); 2] = [
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The program behind `runner serve` and `runner mcp`.
 const SERVER: &str = "runner-server";
-/// A program of every Linux system that exits with 0.
-const TRUE: &[u8] = b"/bin/true";
+/// A program of every Linux system that exits with 0; an image of static programs alone has none.
+const TRUE: &str = "/bin/true";
 
-/// Tries each operation that a run needs, and runs `/bin/true` without and with a network.
+/// Tries each operation that a run needs, and runs a program without and with a network.
 ///
 /// The calling process must have one thread only, as for [`execute`].
 pub(crate) fn collect_facts(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
@@ -74,6 +74,7 @@ pub(crate) fn collect_facts(caller: &Caller, policy: &HostPolicy) -> Result<Fact
         gid: policy.uid_range.first,
     };
     Ok(Facts {
+        test_program: escape(&test_command()[0]),
         sandbox: succeeded(&report),
         namespaces: NamespaceKind::ALL.map(try_namespace).into(),
         user_namespaces: settings(),
@@ -163,7 +164,20 @@ fn probe_server() -> Option<Result<String, String>> {
     })
 }
 
-/// Runs `/bin/true` with every limit set, so that the report says how each is enforced.
+/// A command that does nothing: `/bin/true`, else this program.
+fn test_command() -> Vec<Vec<u8>> {
+    let own = || {
+        std::env::current_exe()
+            .ok()
+            .filter(|_| !Path::new(TRUE).exists())
+    };
+    match own() {
+        Some(own) => vec![own.as_os_str().as_bytes().to_vec(), b"--version".to_vec()],
+        None => vec![TRUE.into()],
+    }
+}
+
+/// Runs the test command with every limit set, so that the report says how each is enforced.
 fn run_probe(caller: &Caller, policy: &HostPolicy) -> Report {
     let mut request = probe_request(caller);
     request.limits.values.set(Limit::Cpus, 1_000);
@@ -172,14 +186,14 @@ fn run_probe(caller: &Caller, policy: &HostPolicy) -> Report {
 }
 
 fn probe_request(caller: &Caller) -> Request {
-    let subject = Subject::Command(vec![TRUE.to_vec()]);
+    let subject = Subject::Command(test_command());
     let mut request = Request::captured(subject, caller.clone());
     request.limits.mode = LimitsMode::BestEffort;
     request.limits.values.set(Limit::WallTime, 30_000);
     request
 }
 
-/// Runs `/bin/true` with a network, and inspects the host's IPv6 and name servers.
+/// Runs the test command with a network, and inspects the host's IPv6 and name servers.
 fn inspect_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
     let tproxy = run_with_network(caller, policy, CaptureChoice::Tproxy);
     // `Auto`, not AnyIp: a run falls back to AnyIp only after some failures.
@@ -231,7 +245,7 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
             };
             Err(ErrorReport::new(
                 "probe_failed",
-                format!("{} {end}, expected exit code 0", escape(TRUE)),
+                format!("the test run {end}, expected exit code 0"),
             ))
         }
     }

@@ -146,6 +146,47 @@ const HOSTS: &[Host] = &[
         summary: "cannot run here: a seccomp filter of the kubernetes container",
     },
     Host {
+        name: "Kubernetes with RuntimeDefault, and a masked /proc",
+        change: |facts| {
+            facts.surroundings.container = Some("kubernetes".to_owned());
+            facts.surroundings.seccomp_filters = Some(1);
+            facts.surroundings.user_namespace_call = Err(EPERM.to_owned());
+            facts.surroundings.has_masked_proc = true;
+            without_namespaces(facts, EPERM);
+        },
+        verdict: Verdict::CannotRun,
+        item: "user_namespace",
+        blocked_by: "a seccomp filter of the kubernetes container",
+        mend: "or to Unconfined; set hostUsers of the pod to false and securityContext.procMount",
+        summary: "cannot run here: a seccomp filter of the kubernetes container",
+    },
+    Host {
+        name: "Kubernetes with a profile that allows runs, and a masked /proc",
+        change: |facts| {
+            facts.surroundings.container = Some("kubernetes".to_owned());
+            facts.surroundings.has_masked_proc = true;
+            facts.sandbox = Err(ErrorReport::new("sandbox_step_failed", "EROFS"));
+        },
+        verdict: Verdict::CannotRun,
+        item: "sandbox",
+        blocked_by: "parts of /proc of the kubernetes container are masked",
+        mend: "set hostUsers of the pod to false and securityContext.procMount of the container to",
+        summary: "cannot run here: parts of /proc of the kubernetes container are masked",
+    },
+    Host {
+        name: "Docker with a profile that allows runs, and a masked /proc",
+        change: |facts| {
+            facts.surroundings.container = Some("docker".to_owned());
+            facts.surroundings.has_masked_proc = true;
+            facts.sandbox = Err(ErrorReport::new("sandbox_step_failed", "EROFS"));
+        },
+        verdict: Verdict::CannotRun,
+        item: "sandbox",
+        blocked_by: "parts of /proc of the docker container are masked",
+        mend: "docker run --security-opt systempaths=unconfined …",
+        summary: "cannot run here: parts of /proc of the docker container are masked",
+    },
+    Host {
         name: "a systemd unit with RestrictNamespaces=yes",
         change: |facts| {
             user(facts);

@@ -12,6 +12,8 @@
 mod deb;
 #[path = "../examples/man/pages.rs"]
 mod pages;
+#[path = "packaging/release.rs"]
+mod release;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The files of `packaging`: units that systemd-analyze accepts and rates as little exposed, a
-//! starter that refuses ambiguous requests, an AppArmor profile, and what `install` puts where. A guest with systemd tests
-//! that they work (`tests/guest/units`).
+//! starter that refuses ambiguous requests, an AppArmor profile, what `install` puts where, and what a release consists of. A
+//! guest with systemd tests that they work (`tests/guest/units`, `tests/guest/deb`).
 
 #![expect(
     clippy::expect_used,
@@ -8,8 +8,12 @@
     reason = "a test that cannot read the tree has nothing to say; what is left out is printed"
 )]
 
+#[path = "packaging/deb.rs"]
+mod deb;
 #[path = "../examples/man/pages.rs"]
 mod pages;
+#[path = "packaging/release.rs"]
+mod release;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -343,14 +347,20 @@ fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// The programs and what belongs to them below a directory, as a package has them.
-fn installed(prefix: &str) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
-    let pages_directory = directory.path().join("pages");
+/// The manual pages, in a directory of their own.
+fn write_pages(directory: &Path) -> PathBuf {
+    let pages_directory = directory.join("pages");
     fs::create_dir(&pages_directory).expect("made");
     for (name, page) in pages::render(runner::cli::args::command()).expect("rendered") {
         fs::write(pages_directory.join(name), page).expect("written");
     }
+    pages_directory
+}
+
+/// The programs and what belongs to them below a directory, as a package has them.
+fn installed(prefix: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pages_directory = write_pages(directory.path());
     let output = Command::new(tree("packaging/install"))
         .arg("--destdir")
         .arg(directory.path().join("root"))
@@ -380,7 +390,12 @@ fn what_is_installed_is_where_shells_and_man_look() {
         ("lib/systemd/system/runner-api.service", 0o644),
         ("lib/systemd/system/runner-worker.service", 0o644),
         ("lib/systemd/system/runner.slice", 0o644),
+        ("lib/systemd/system/runner@.service", 0o644),
+        ("lib/runner/runner-instance", 0o755),
+        ("share/runner/apparmor", 0o644),
+        ("share/doc/runner/ordinary-user.conf", 0o644),
         ("share/doc/runner/serve.md", 0o644),
+        ("share/doc/runner/systemd.md", 0o644),
         ("share/doc/runner/workers.md", 0o644),
     ] {
         let found = fs::metadata(below.join(file)).expect(file);
@@ -417,6 +432,14 @@ fn the_installed_program_finds_its_server_and_its_units_find_it() {
     let service = read("lib/systemd/system/runner-api.service");
     let start = "ExecStart=/usr/local/bin/runner serve\n";
     assert!(service.contains(start), "{service}");
+    let instance = read("lib/systemd/system/runner@.service");
+    let start = "ExecStart=/usr/local/lib/runner/runner-instance %i\n";
+    assert!(instance.contains(start), "{instance}");
+    let starter = read("lib/runner/runner-instance");
+    assert!(
+        starter.contains("exec /usr/local/bin/runner exec"),
+        "{starter}"
+    );
     for unit in [service, read("lib/systemd/system/runner-api.socket")] {
         let page = "Documentation=file:///usr/local/share/doc/runner/serve.md\n";
         assert!(unit.contains(page), "{unit}");

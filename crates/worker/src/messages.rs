@@ -265,7 +265,7 @@ mod tests {
                 "`../x`",
             ),
             (
-                &format!(r#"{{"bundle":"{digest}","args":["a\\u0000b"]}}"#),
+                &format!(r#"{{"bundle":"{digest}","args":["a\u0000b"]}}"#),
                 "a NUL",
             ),
             (

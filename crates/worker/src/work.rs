@@ -1,7 +1,10 @@
 //! `runner worker`: as many messages at a time as there are places for runs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -217,22 +220,43 @@ async fn check_flags(
     let failed = |error: std::io::Error| Failure::failed("host_failed", error.to_string());
     let directory = workspace.make().map_err(failed)?;
     let bundle = directory.path().join("bundle");
-    std::fs::create_dir(&bundle).map_err(failed)?;
-    std::fs::write(bundle.join("manifest.yaml"), "name: check\nrun: check.sh\n").map_err(failed)?;
-    std::fs::write(bundle.join("check.sh"), "").map_err(failed)?;
+    write_bundle(&bundle, program).map_err(failed)?;
     let mut plan = Command::from(program.command(&Totals::default()));
     plan.arg("plan").arg(&bundle).args(flags);
     let output = plan.output().await.map_err(failed)?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().find_map(|line| line.strip_prefix("runner: "));
-    let message = format!(
-        "the flags after `--`: {}",
-        line.unwrap_or("`runner plan` failed")
+    let (of_usage, of_plan) = (
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
     );
+    let mistake = of_usage
+        .lines()
+        .find_map(|line| line.strip_prefix("runner: "));
+    let refusal = || of_plan.lines().find(|line| line.starts_with("would "));
+    let line = mistake.or_else(refusal).unwrap_or("`runner plan` failed");
+    let message = format!("the flags after `--`: {line}");
     Err(Failure::refused("exec_flags", message).with_hint("`runner help exec` lists the flags"))
+}
+
+/// A bundle whose program needs nothing of the host: the head of `runner` is that of a static program.
+fn write_bundle(bundle: &Path, program: &Program) -> std::io::Result<()> {
+    const HEAD_BYTES: u64 = 4096;
+    std::fs::create_dir(bundle)?;
+    std::fs::write(
+        bundle.join("manifest.yaml"),
+        "name: check\nrun: [./check]\n",
+    )?;
+    let mut check = OpenOptions::new();
+    let mut check = check
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(bundle.join("check"))?;
+    let mut head = File::open(program.path())?.take(HEAD_BYTES);
+    std::io::copy(&mut head, &mut check)?;
+    Ok(())
 }
 
 fn name() -> String {

@@ -52,6 +52,7 @@ fn the_image_has_the_user_and_the_entry_point_of_the_containerfile() {
             "Env": [
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                 "RUNNER_OPT_RUNTIME_DIRECTORY=/dev/shm/runner",
+                "RUNNER_OPT_OCI_DIRECTORY=/dev/shm/runner-images",
             ],
             "Entrypoint": ["/usr/bin/runner"],
         })
@@ -94,4 +95,28 @@ fn bodies_see_the_programs_of_the_base_that_is_named() {
     container.put("work", "bundle.tar.gz", bundle);
     let output = container.run(&[]);
     assert_eq!(output.stdout, b"from a shell\n", "{}", said(&output));
+}
+
+#[test]
+fn a_run_in_a_pod_has_a_small_image_as_its_root() {
+    if !can_make_containers() {
+        return;
+    }
+    let Some(small) = images::tiny() else {
+        return;
+    };
+    let container = Container::new(Pod::of(JOB));
+    let layout = container.volume("work").join("tiny");
+    let mut copy = tool("cp");
+    succeed(copy.arg("-r").arg(&small.layout).arg(&layout)).expect("copied");
+    let mut open = tool("chmod");
+    succeed(open.args(["-R", "a+rX"]).arg(&layout)).expect("readable");
+    let output = container.run(&[
+        "run",
+        "--image=oci:/work/tiny:tiny",
+        "--",
+        "/bin/echo",
+        "from an image",
+    ]);
+    assert_eq!(output.stdout, b"from an image\n", "{}", said(&output));
 }

@@ -177,6 +177,7 @@ fn cargo_install(path: &str, directory: &Path) {
         // A build of its own: other tests execute what is in that of the tree.
         .env("CARGO_TARGET_DIR", directory.join("target"))
         .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .output()
         .expect("cargo starts");
     assert!(output.status.success(), "{}", said(&output));

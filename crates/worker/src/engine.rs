@@ -204,9 +204,9 @@ impl Engine {
         made.await.map_err(call)
     }
 
-    /// Hands a run in, unless its id is in the stream.
+    /// Submits a run, unless its id is in the stream.
     pub(crate) async fn publish(&self, id: &RunId, content: Vec<u8>) -> Result<First, EngineError> {
-        let call = EngineError::call("hand the run in");
+        let call = EngineError::call("submit the run");
         let message = PublishMessage::build()
             .payload(content.into())
             .expected_last_subject_sequence(0);
@@ -215,7 +215,7 @@ impl Engine {
             .context
             .send_publish(subject, message)
             .await
-            .map_err(EngineError::call("hand the run in"))?;
+            .map_err(EngineError::call("submit the run"))?;
         match sent.await {
             Ok(_acknowledged) => Ok(First::Yes),
             Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(First::No),

@@ -33,7 +33,7 @@ pub(crate) async fn show(flags: ResultFlags) -> Result<ExitCode, Failure> {
     };
     let result = result.ok_or_else(|| {
         Failure::refused("no_result", format!("the run {id} has no result"))
-            .with_hint("--wait waits for it; whether such a run was handed in is not known")
+            .with_hint("--wait waits for it; whether such a run was submitted is not known")
     })?;
     if let Some(directory) = &flags.out_dir {
         fetch_outputs(&engine, &result, directory).await?;

@@ -1,4 +1,4 @@
-//! `runner submit`: hands a run in.
+//! `runner submit`: submits a run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,16 +43,16 @@ pub(crate) async fn submit(flags: SubmitFlags) -> Result<ExitCode, Failure> {
             content.len()
         );
         return Err(Failure::refused("request_too_large", message)
-            .with_hint("hand large inputs in as files: --in KEY=FILE"));
+            .with_hint("pass large inputs as files: --in KEY=FILE"));
     }
     let failed = |error: EngineError| {
-        let message = format!("{error}: whether the run {id} was handed in is not known");
+        let message = format!("{error}: whether the run {id} was submitted is not known");
         Failure::failed("nats_failed", message).with_hint(format!("with --id {id} it is one run"))
     };
     let is_new = !engine.has_result(&id).await?
         && engine.publish(&id, content).await.map_err(failed)? == First::Yes;
     if !is_new {
-        complain(&format!("the run {id} was handed in before"), None);
+        complain(&format!("the run {id} was submitted before"), None);
     }
     Ok(print(format!("{id}\n").as_bytes()))
 }

@@ -96,7 +96,12 @@ fn permissions() -> Vec<[Vec<String>; 3]> {
     let rows = rows.take_while(|line| line.starts_with('|'));
     let subjects = |cell: &str| -> Vec<String> {
         let names = cell.split('`').skip(1).step_by(2);
-        names.map(|name| name.replace("STREAM", STREAM)).collect()
+        let of_stream = |part: &str| match part.strip_prefix('S') {
+            Some(rest) if rest.is_empty() || rest.starts_with('-') => format!("{STREAM}{rest}"),
+            _ => part.to_owned(),
+        };
+        let subject = |name: &str| name.split('.').map(of_stream).collect::<Vec<_>>().join(".");
+        names.map(subject).collect()
     };
     let cells = |row: &str| -> Vec<Vec<String>> { row.split('|').map(subjects).collect() };
     rows.map(|row| {

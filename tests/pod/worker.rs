@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use support::invariants::eventually;
+use support::ports::free_port;
 use support::{Ground, runner, skip};
 
 use crate::container::{Container, can_make_containers, said};
@@ -28,9 +29,7 @@ impl Drop for Server {
 }
 
 fn server(ground: &Ground) -> Option<Server> {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = free_port(std::net::Ipv4Addr::LOCALHOST);
     let config = format!("authorization {{ users: [ {{ nkey: {PUBLIC} }} ] }}\n");
     let config = ground.write("nats.conf", config);
     let log = std::fs::File::create(ground.path("nats.log")).expect("made");

@@ -408,15 +408,21 @@ fn a_link_at_the_destination_is_not_written_through() {
     assert_eq!(names(&shared), ["file", "link", "t"]);
 }
 
-///
-#[test]
-fn a_process_that_copies_is_not_traced_and_one_that_is_killed_leaves_nothing() {
+/// A sandbox `one` with the file `/scratch/f`, whose copy takes a while, and a directory for the copy.
+fn host_with_a_file_to_copy() -> (Host, PathBuf) {
     let host = Host::new();
     host.create("one", &[]);
     let made = host.shell("one", "head -c 3000000 /dev/urandom > /scratch/f");
     assert_eq!(made.code, 0, "{made:?}");
     let back = host.ground.path("back");
     fs::create_dir(&back).expect("made");
+    (host, back)
+}
+
+///
+#[test]
+fn a_process_that_copies_is_not_traced_and_one_that_is_killed_leaves_nothing() {
+    let (host, back) = host_with_a_file_to_copy();
     let (mut child, mut lines) = start(&host, COPIES, &["attack"]);
     copied(&host, "one:/scratch/f", path(&back));
     let mut line = String::new();
@@ -512,12 +518,7 @@ fn a_copy_that_is_interrupted_leaves_nothing_on_either_side() {
 /// E-04: What a killed copy left on the host is removed by the next start, and not before.
 #[test]
 fn what_a_killed_copy_left_is_removed_by_the_next_start() {
-    let host = Host::new();
-    host.create("one", &[]);
-    let made = host.shell("one", "head -c 3000000 /dev/urandom > /scratch/f");
-    assert_eq!(made.code, 0, "{made:?}");
-    let back = host.ground.path("back");
-    fs::create_dir(&back).expect("made");
+    let (host, back) = host_with_a_file_to_copy();
     let (mut script, _lines) = start(&host, COPIES, &["stop", "/scratch/pid"]);
     let mut copying = host
         .command(&["sandbox", "cp", "one:/scratch/f", path(&back)])

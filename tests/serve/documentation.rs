@@ -3,16 +3,14 @@
 use std::process::Command;
 
 use crate::host::Host;
-use support::documents::{blocks, is_as_printed};
+use support::documents::{END_OF_BLOCK, assert_as_printed, blocks};
+use support::ports::free_port;
 use support::runner;
 
 #[test]
 fn every_command_of_the_document_works_as_printed() {
-    const MARK: &str = "=== end of block ===";
     let host = Host::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let port = free.local_addr().expect("an address").port().to_string();
-    drop(free);
+    let port = free_port(std::net::Ipv4Addr::LOCALHOST).to_string();
     let text = include_str!("../../docs/serve.md").replace("8080", &port);
     let mut blocks = blocks(&text);
     blocks.retain(|(commands, _)| !commands.starts_with("sudo "));
@@ -25,7 +23,7 @@ fn every_command_of_the_document_works_as_printed() {
                 script += &format!("\nuntil_there {socket}");
             }
         }
-        script += &format!("\necho '{MARK}'\n");
+        script += &format!("\necho '{END_OF_BLOCK}'\n");
     }
     let program = std::path::PathBuf::from(runner());
     let programs = program
@@ -46,19 +44,9 @@ fn every_command_of_the_document_works_as_printed() {
     let output = bash.output().expect("started");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
-    let mark = format!("{MARK}\n");
-    let mut parts = printed.split(&*mark);
-    for (commands, expected) in &blocks {
-        let printed = parts.next().expect("as many parts as blocks");
-        // What a server says at its start, at any time after that.
-        let mut printed: Vec<&str> = printed.lines().collect();
-        printed.retain(|line| !line.starts_with("runner: listening on "));
-        let printed = &printed.join("\n");
-        let expected = expected.as_deref().unwrap_or_default();
-        assert!(
-            is_as_printed(printed, expected),
-            "{commands}\nprinted:\n{printed}\nexpected:\n{expected}"
-        );
-    }
+    // What a server says at its start, at any time after that.
+    assert_as_printed(&blocks, &printed, |line| {
+        line.starts_with("runner: listening on ")
+    });
     assert!(host.list().is_empty());
 }

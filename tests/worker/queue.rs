@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::Ground;
 use support::invariants::eventually;
+use support::ports::free_port;
 
 use crate::client::Client;
 
@@ -41,9 +42,7 @@ impl Queue {
 
     /// At this address, in the network namespace of this thread.
     pub fn at(address: Ipv4Addr, ground: Ground, options: &[&str]) -> Self {
-        let free = std::net::TcpListener::bind((address, 0)).expect("bound");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port(address);
         let mut queue = Self {
             ground,
             address,

@@ -19,6 +19,31 @@ pub fn blocks(text: &str) -> Vec<(String, Option<String>)> {
     found
 }
 
+/// What a shell that follows a document prints behind each block.
+pub const END_OF_BLOCK: &str = "=== end of block ===";
+
+/// Checks what a shell printed that followed all blocks, but for lines that `is_left_out` names.
+#[track_caller]
+pub fn assert_as_printed(
+    blocks: &[(String, Option<String>)],
+    printed: &str,
+    is_left_out: impl Fn(&str) -> bool,
+) {
+    let mark = format!("{END_OF_BLOCK}\n");
+    let mut parts = printed.split(&*mark);
+    for (commands, expected) in blocks {
+        let printed = parts.next().expect("as many parts as blocks");
+        let mut printed: Vec<&str> = printed.lines().collect();
+        printed.retain(|line| !is_left_out(line));
+        let printed = &printed.join("\n");
+        let expected = expected.as_deref().unwrap_or_default();
+        assert!(
+            is_as_printed(printed, expected),
+            "{commands}\nprinted:\n{printed}\nexpected:\n{expected}"
+        );
+    }
+}
+
 /// Whether the output is as printed, where `…` is anything.
 pub fn is_as_printed(printed: &str, expected: &str) -> bool {
     let mut parts = expected.trim_end().split('…');

@@ -22,6 +22,7 @@ pub mod invariants;
 pub mod network;
 pub mod objects;
 pub mod packages;
+pub mod ports;
 pub mod processes;
 pub mod registry;
 pub mod screen;

@@ -1,10 +1,12 @@
 //! What the programs installed beside `runner` share. They have threads and an asynchronous runtime, which a
 //! process that clones a sandbox must not have, and no rights of their own: they execute `runner` as the same user.
 //!
-//! Entry points: [`Program`], [`complain`], [`service`], [`workspace`], [`own_file`], [`run_state`], [`run_totals`], [`prometheus`], [`events`].
+//! Entry points: [`Program`], [`complain`], [`service`], [`workspace`], [`own_file`], [`flags`], [`exec`], [`run_state`], [`run_totals`], [`prometheus`], [`events`].
 #![forbid(unsafe_code)]
 
 pub mod events;
+pub mod exec;
+pub mod flags;
 pub mod own_file;
 pub mod prometheus;
 pub mod run_state;

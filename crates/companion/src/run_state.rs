@@ -58,6 +58,19 @@ pub struct RunError {
     pub hint: Option<String>,
 }
 
+impl RunError {
+    /// One that `runner exec` did not report.
+    #[must_use]
+    pub const fn new(code: Code, message: String) -> Self {
+        Self {
+            code,
+            reason: None,
+            message,
+            hint: None,
+        }
+    }
+}
+
 /// The parts of a report that clients get.
 #[derive(Debug, Deserialize)]
 pub struct RunReport {

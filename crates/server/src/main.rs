@@ -23,7 +23,7 @@ fn version() -> String {
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
-        Some((word, [])) if word == "--version" => serve::print(&version()),
+        Some((word, [])) if word == "--version" => companion::flags::print(&version()),
         Some((verb, words)) if verb == "mcp" => mcp::run(words),
         Some((verb, words)) if verb == "serve" => serve::run(words),
         _ => {

@@ -270,13 +270,11 @@ impl Worker {
         }
         let (state, error) = report.state();
         Ok(RunResult {
-            state,
-            error,
             artifacts,
             report: put(&files.report()).await?,
             stdout: put(&files.stdout()).await?,
             stderr: put(&files.stderr()).await?,
-            ..RunResult::cancelled(id)
+            ..RunResult::new(id, state, error)
         })
     }
 

@@ -16,7 +16,6 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::object_store;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, Event, ServerAddr};
@@ -107,79 +106,36 @@ impl Engine {
             let hint = format!("`runner worker --stream {name}` makes it");
             return Err(Failure::refused("no_stream", message).with_hint(hint));
         }
-        Self::with_buckets(name, context, None).await
+        Ok(Self::of(name, context).await?)
     }
 
     /// The stream, which is made if it is missing. Results in new buckets are kept for `keep`.
     pub(crate) async fn make(flags: &EngineFlags, keep: Duration) -> Result<Self, Failure> {
         let context = connect(flags).await?;
         let name = &flags.stream;
-        let queue = stream::Config {
-            name: name.to_string(),
-            subjects: vec![format!("{name}.run.*")],
-            // A message is removed when it is acknowledged.
-            retention: RetentionPolicy::WorkQueue,
-            ..stream::Config::default()
-        };
-        let dead = stream::Config {
-            name: format!("{name}-dead"),
-            subjects: vec![format!("{name}.dead.*")],
-            max_age: keep,
-            ..stream::Config::default()
-        };
-        for config in [queue, dead] {
+        for config in streams(name, keep) {
             let made = context.get_or_create_stream(config).await;
             made.map_err(EngineError::call("make the stream"))?;
         }
-        Self::with_buckets(name, context, Some(keep)).await
+        Ok(Self::of(name, context).await?)
     }
 
-    async fn with_buckets(
-        name: &StreamName,
-        context: Context,
-        keep: Option<Duration>,
-    ) -> Result<Self, Failure> {
-        let objects = async |part: &str, max_age: Option<Duration>| {
-            let bucket = format!("{name}-{part}");
-            let store = match (context.get_object_store(&bucket).await, max_age) {
-                (Ok(store), _) => store,
-                (Err(error), None) => {
-                    return Err(EngineError::call("open the bucket of objects")(error));
-                }
-                (Err(_missing), Some(max_age)) => {
-                    let config = object_store::Config {
-                        bucket,
-                        max_age,
-                        ..object_store::Config::default()
-                    };
-                    let made = context.create_object_store(config).await;
-                    made.map_err(EngineError::call("make the bucket of objects"))?
-                }
-            };
+    async fn of(name: &StreamName, context: Context) -> Result<Self, EngineError> {
+        let objects = async |part: &str| {
+            let store = context.get_object_store(format!("{name}-{part}")).await;
             let stream = context.get_stream(format!("OBJ_{name}-{part}")).await;
             let stream = stream.map_err(EngineError::call("open the bucket of objects"))?;
             Ok(Objects {
-                store,
+                store: store.map_err(EngineError::call("open the bucket of objects"))?,
                 max_age: stream.cached_info().config.max_age,
             })
         };
-        let bucket = format!("{name}-runs");
-        let runs = match (context.get_key_value(&bucket).await, keep) {
-            (Ok(store), _) => store,
-            (Err(error), None) => Err(EngineError::call("open the bucket of runs")(error))?,
-            (Err(_missing), Some(max_age)) => {
-                let made = context.create_stream(stream_of_bucket(&bucket, max_age));
-                made.await
-                    .map_err(EngineError::call("make the bucket of runs"))?;
-                let opened = context.get_key_value(&bucket).await;
-                opened.map_err(EngineError::call("open the bucket of runs"))?
-            }
-        };
+        let runs = context.get_key_value(format!("{name}-runs")).await;
         Ok(Self {
             name: name.clone(),
-            bundles: objects("bundles", keep.map(|_keep| Duration::ZERO)).await?,
-            files: objects("files", keep).await?,
-            runs,
+            bundles: objects("bundles").await?,
+            files: objects("files").await?,
+            runs: runs.map_err(EngineError::call("open the bucket of runs"))?,
             context,
         })
     }
@@ -333,17 +289,46 @@ impl Engine {
     }
 }
 
-/// What a key-value bucket is. `Context::create_key_value` does not understand what servers before 2.10 say of the
-/// account.
-fn stream_of_bucket(bucket: &str, max_age: Duration) -> stream::Config {
-    stream::Config {
-        name: format!("KV_{bucket}"),
-        subjects: vec![format!("$KV.{bucket}.>")],
+/// All that is on the server: see the table above. Buckets are streams, too (ADR-8 and ADR-20 of NATS);
+/// `Context::create_key_value` does not understand what servers before 2.10 say of the account.
+fn streams(name: &StreamName, keep: Duration) -> [stream::Config; 5] {
+    let queue = stream::Config {
+        name: name.to_string(),
+        subjects: vec![format!("{name}.run.*")],
+        // A message is removed when it is acknowledged.
+        retention: RetentionPolicy::WorkQueue,
+        ..stream::Config::default()
+    };
+    let dead = stream::Config {
+        name: format!("{name}-dead"),
+        subjects: vec![format!("{name}.dead.*")],
+        max_age: keep,
+        ..stream::Config::default()
+    };
+    let runs = stream::Config {
+        name: format!("KV_{name}-runs"),
+        subjects: vec![format!("$KV.{name}-runs.>")],
         max_messages_per_subject: 1,
+        deny_delete: true,
+        ..bucket(keep)
+    };
+    let objects = |part: &str, max_age| stream::Config {
+        name: format!("OBJ_{name}-{part}"),
+        subjects: vec![
+            format!("$O.{name}-{part}.C.>"),
+            format!("$O.{name}-{part}.M.>"),
+        ],
+        ..bucket(max_age)
+    };
+    let bundles = objects("bundles", Duration::ZERO);
+    [queue, dead, runs, objects("files", keep), bundles]
+}
+
+fn bucket(max_age: Duration) -> stream::Config {
+    stream::Config {
         max_age,
         discard: DiscardPolicy::New,
         allow_rollup: true,
-        deny_delete: true,
         allow_direct: true,
         num_replicas: 1,
         ..stream::Config::default()

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use companion::Program;
+use companion::exec::ExecPlan;
 use companion::run_state::RunReport;
 use rustix::process::{Pid, Signal, kill_process};
 use spec::request::Totals;
@@ -19,8 +20,6 @@ use tokio::time::sleep;
 
 use crate::messages::RunRequest;
 
-/// What a body writes beyond it is lost, as the report says.
-const OUTPUT: &str = "--max-output=16m";
 /// How often the events of a run are read while other places wait for its turn.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a run waits for room before it is tried again, if none of this worker ends.
@@ -160,45 +159,30 @@ impl Executor {
     }
 
     fn start(&self, files: &RunFiles, request: &RunRequest) -> io::Result<Child> {
+        let keys = request.input_files.keys().enumerate();
+        let plan = ExecPlan {
+            bundle: &files.bundle(),
+            workspace: &files.workspace(),
+            flags: &self.flags,
+            inputs_files: keys
+                .map(|(number, key)| (key.as_str(), number.to_string()))
+                .collect(),
+            inputs: request.inputs.is_some().then(|| files.inputs()),
+            events: files.events(),
+            report: files.report(),
+            outputs: files.outputs(),
+            arguments: &request.args,
+        };
         let mut command = self.program.command(&self.totals);
         // Nobody would keep its result.
         sys::privileges::end_with_parent(&mut command);
         command
-            .args(words(files, request, &self.flags))
+            .args(plan.words())
             .stdout(Stdio::from(File::create(files.stdout())?))
             .stderr(Stdio::from(File::create(files.stderr())?))
             .process_group(0);
         Command::from(command).spawn()
     }
-}
-
-/// The words of `runner exec`. Of a flag that is there twice the last one counts.
-fn words(files: &RunFiles, request: &RunRequest, flags: &[OsString]) -> Vec<OsString> {
-    let flag = |name: &str, path: &Path| {
-        let mut word = OsString::from(name);
-        word.push(path);
-        word
-    };
-    let workspace = flag("--workspace=", &files.workspace());
-    // A second bundle among the flags is refused, so that this is the one.
-    let mut words = vec!["exec".into(), files.bundle().into(), OUTPUT.into()];
-    words.push(workspace.clone());
-    words.extend(flags.iter().cloned());
-    if !request.input_files.is_empty() {
-        words.push(workspace);
-    }
-    for (number, key) in request.input_files.keys().enumerate() {
-        words.push(format!("--in={key}={number}").into());
-    }
-    if request.inputs.is_some() {
-        words.push(flag("--inputs=@", &files.inputs()));
-    }
-    words.push(flag("--events=", &files.events()));
-    words.push(flag("--json=", &files.report()));
-    words.push(flag("--out-dir=", &files.outputs()));
-    words.push("--".into());
-    words.extend(request.args.iter().map(OsString::from));
-    words
 }
 
 /// Waits until the limits of the run count in the totals, or until it ends. Returns whether they do not exceed them.

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser as _;
 use spec::units::{parse_cpus, parse_duration, parse_size_bytes};
 
 use crate::messages::{RunId, StreamName};
@@ -161,37 +160,6 @@ pub(crate) struct ResultFlags {
     /// The id of the run
     #[arg(value_name = "ID", value_parser = RunId::parse)]
     pub(crate) id: RunId,
-}
-
-/// Why there are no flags.
-#[derive(Debug)]
-pub(crate) enum NoFlags {
-    /// The help, which was asked for.
-    Help(String),
-    Mistake {
-        verb: String,
-        message: String,
-    },
-}
-
-/// Reads the words of a verb, the verb first.
-pub(crate) fn parse(words: &[OsString]) -> Result<Verb, NoFlags> {
-    let name = OsString::from("runner");
-    let parsed = Verb::try_parse_from(std::iter::once(&name).chain(words));
-    parsed.map_err(|error| {
-        let text = error.render().to_string();
-        if !error.use_stderr() {
-            return NoFlags::Help(text);
-        }
-        // The usage follows, which the help has too.
-        let message = text.split("\n\n").next().unwrap_or_default();
-        let message: Vec<&str> = message.split_whitespace().skip(1).collect();
-        let verb = words.first().map(|verb| verb.to_string_lossy());
-        NoFlags::Mistake {
-            verb: verb.unwrap_or_default().into_owned(),
-            message: message.join(" "),
-        }
-    })
 }
 
 fn read_size(text: &str) -> Result<u64, String> {

@@ -21,14 +21,14 @@ mod submit;
 mod work;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
+use companion::flags::{NoFlags, print};
 use companion::{FAILED, complain};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use flags::{NoFlags, Verb};
+use flags::Verb;
 
 /// Why a verb failed, in the form of `runner`'s messages.
 #[derive(Debug)]
@@ -72,9 +72,9 @@ impl Failure {
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words == ["--version"] {
-        return print(concat!("runner-worker ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+        return print(concat!("runner-worker ", env!("CARGO_PKG_VERSION"), "\n"));
     }
-    match flags::parse(&words).map_or_else(no_flags, run) {
+    match companion::flags::parse("runner", &words).map_or_else(|no| no_flags(no, &words), run) {
         Ok(code) => code,
         Err(failure) => {
             failure.tell();
@@ -83,11 +83,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn no_flags(no_flags: NoFlags) -> Result<ExitCode, Failure> {
+fn no_flags(no_flags: NoFlags, words: &[OsString]) -> Result<ExitCode, Failure> {
     match no_flags {
-        NoFlags::Help(text) => Ok(print(text.as_bytes())),
-        NoFlags::Mistake { verb, message } => {
-            let hint = format!("see `runner {verb} --help`");
+        NoFlags::Help(text) => Ok(print(&text)),
+        NoFlags::Mistake(message) => {
+            let verb = words.first().map(|verb| verb.to_string_lossy());
+            let hint = format!("see `runner {} --help`", verb.unwrap_or_default());
             Err(Failure::refused("usage", message).with_hint(hint))
         }
     }
@@ -108,11 +109,4 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
     // A file that is still hashed holds nothing up.
     runtime.shutdown_background();
     done
-}
-
-pub(crate) fn print(bytes: &[u8]) -> ExitCode {
-    match std::io::stdout().write_all(bytes) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::from(FAILED),
-    }
 }

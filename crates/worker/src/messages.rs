@@ -174,52 +174,41 @@ pub(crate) struct Artifact {
 }
 
 impl RunResult {
-    /// Of a run that was not executed.
-    pub(crate) fn failed(id: &RunId, code: Code, message: String) -> Self {
-        Self {
-            state: State::Failed,
-            error: Some(RunError {
-                code,
-                reason: None,
-                message,
-                hint: None,
-            }),
-            ..Self::cancelled(id)
-        }
-    }
-
-    /// In place of one that is too large for a message.
-    pub(crate) fn without_artifacts(&self) -> Self {
-        Self {
-            state: State::Failed,
-            error: Some(RunError {
-                code: Code::MissingArtifact,
-                reason: None,
-                message: "its result has too many output files for a message".to_owned(),
-                hint: None,
-            }),
-            artifacts: Vec::new(),
-            ..self.clone()
-        }
-    }
-
-    /// Of a run that was cancelled before it began.
-    pub(crate) fn cancelled(id: &RunId) -> Self {
+    /// Without files.
+    pub(crate) fn new(id: &RunId, state: State, error: Option<RunError>) -> Self {
         Self {
             id: id.to_string(),
-            state: State::Cancelled,
-            error: Some(RunError {
-                code: Code::Cancelled,
-                reason: None,
-                message: "it was cancelled before it began".to_owned(),
-                hint: None,
-            }),
+            state,
+            error,
             worker: String::new(),
             deliveries: 0,
             report: None,
             stdout: None,
             stderr: None,
             artifacts: Vec::new(),
+        }
+    }
+
+    /// Of a run that was not executed.
+    pub(crate) fn failed(id: &RunId, code: Code, message: String) -> Self {
+        Self::new(id, State::Failed, Some(RunError::new(code, message)))
+    }
+
+    /// Of a run that was cancelled before it began.
+    pub(crate) fn cancelled(id: &RunId) -> Self {
+        let message = "it was cancelled before it began".to_owned();
+        let error = RunError::new(Code::Cancelled, message);
+        Self::new(id, State::Cancelled, Some(error))
+    }
+
+    /// In place of one that is too large for a message.
+    pub(crate) fn without_artifacts(&self) -> Self {
+        let message = "its result has too many output files for a message".to_owned();
+        Self {
+            state: State::Failed,
+            error: Some(RunError::new(Code::MissingArtifact, message)),
+            artifacts: Vec::new(),
+            ..self.clone()
         }
     }
 }

@@ -5,28 +5,35 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use companion::complain;
+use companion::flags::print;
 use spec::path::escape;
 use spec::ulid::ulid;
 
+use crate::Failure;
 use crate::engine::{Engine, EngineError, First};
 use crate::flags::SubmitFlags;
-use crate::messages::{MESSAGE_BYTES_MAX, ObjectDigest, RunId, RunRequest};
-use crate::objects::Objects;
-use crate::{Failure, print};
+use crate::messages::{MESSAGE_BYTES_MAX, RunId, RunRequest};
 
 pub(crate) async fn submit(flags: SubmitFlags) -> Result<ExitCode, Failure> {
     let inputs = flags.inputs.as_deref().map(read_inputs).transpose()?;
-    check_file(&flags.bundle)?;
+    for path in flags
+        .files
+        .iter()
+        .map(|(_key, path)| path)
+        .chain([&flags.bundle])
+    {
+        check_file(path)?;
+    }
     let engine = Engine::open(&flags.engine).await?;
     let id = flags.id.map_or_else(new_id, Ok)?;
     let mut request = RunRequest {
-        bundle: put(&engine.bundles, &flags.bundle).await?.0,
+        bundle: engine.bundles.put(&flags.bundle).await?.0.0,
         inputs,
         input_files: std::collections::BTreeMap::new(),
         args: flags.args,
     };
     for (key, path) in flags.files {
-        let digest = put(&engine.files, &path).await?;
+        let (digest, _bytes) = engine.files.put(&path).await?;
         if request.input_files.insert(key.clone(), digest).is_some() {
             let message = format!("--in {key}: this key is there twice");
             return Err(Failure::refused("usage", message));
@@ -54,12 +61,7 @@ pub(crate) async fn submit(flags: SubmitFlags) -> Result<ExitCode, Failure> {
     if !is_new {
         complain(&format!("the run {id} was submitted before"), None);
     }
-    Ok(print(format!("{id}\n").as_bytes()))
-}
-
-async fn put(objects: &Objects, path: &Path) -> Result<ObjectDigest, Failure> {
-    check_file(path)?;
-    Ok(objects.put(path).await?.0)
+    Ok(print(&format!("{id}\n")))
 }
 
 fn check_file(path: &Path) -> Result<(), Failure> {

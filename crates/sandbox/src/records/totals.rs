@@ -170,30 +170,24 @@ mod tests {
         let claimed = second.claim_share(share(30, 500), &Totals::default());
         claimed.expect("claimed");
         let mut third = records.begin("c").expect("begun");
-        let refused = |error: RecordsError| match error {
-            RecordsError::TotalExceeded(exceeded) => exceeded,
-            error => panic!("{error}"),
+        let mut refused = |share| match third.claim_share(share, &most) {
+            Err(RecordsError::TotalExceeded(exceeded)) => exceeded,
+            other => panic!("{other:?}"),
         };
-        let memory = third
-            .claim_share(share(11, 100), &most)
-            .expect_err("refused");
-        let expected = ExceededTotal {
+        let memory = ExceededTotal {
             kind: TotalKind::Memory,
             used: 90,
             share: 11,
             most: 100,
         };
-        assert_eq!(refused(memory), expected);
-        let cpus = third
-            .claim_share(share(10, 501), &most)
-            .expect_err("refused");
-        let expected = ExceededTotal {
+        assert_eq!(refused(share(11, 100)), memory);
+        let cpus = ExceededTotal {
             kind: TotalKind::Cpus,
             used: 1_500,
             share: 501,
             most: 2_000,
         };
-        assert_eq!(refused(cpus), expected);
+        assert_eq!(refused(share(10, 501)), cpus);
         third.claim_share(share(10, 500), &most).expect("claimed");
         drop(third);
         // Its record is left, as by a killed supervisor.

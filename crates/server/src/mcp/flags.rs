@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::Parser as _;
+use companion::flags::NoFlags;
 
 const HELP: &str = "\
 FLAGS are those of `runner sandbox create`, without --name. The sandbox is created before the
@@ -39,14 +39,6 @@ pub(crate) struct Flags {
     pub(super) of_create: Vec<OsString>,
 }
 
-/// Why there are no flags.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoFlags {
-    /// The help, which was asked for.
-    Help(String),
-    Mistake(String),
-}
-
 /// Flags of `create` that neither `exec` nor `why` has; each has a value.
 const OF_CREATE_ALONE: [&str; 4] = [
     "--idle-timeout",
@@ -57,9 +49,6 @@ const OF_CREATE_ALONE: [&str; 4] = [
 
 /// Flags that mean something else for a bundle, or name the only file of a report.
 const NOT_WITH_BUNDLES: [&str; 5] = ["--manifest", "--run", "--json", "--report", "--events"];
-
-/// Exit code of clap for a text that was asked for.
-const ASKED: i32 = 0;
 
 impl Flags {
     /// Those of a sandbox that was created with these words.
@@ -75,18 +64,7 @@ impl Flags {
     /// # Errors
     /// [`NoFlags`].
     pub(super) fn parse(words: &[OsString]) -> Result<Self, NoFlags> {
-        let name = OsString::from("mcp");
-        let flags = Self::try_parse_from(std::iter::once(&name).chain(words));
-        let flags = flags.map_err(|error| {
-            let text = error.render().to_string();
-            match error.exit_code() {
-                ASKED => NoFlags::Help(text),
-                _ => {
-                    let line = text.lines().next().unwrap_or_default();
-                    NoFlags::Mistake(line.trim_start_matches("error: ").to_owned())
-                }
-            }
-        })?;
+        let flags: Self = companion::flags::parse("mcp", words)?;
         let refused = |message: String| Err(NoFlags::Mistake(message));
         if flags.has("--name") {
             return refused(

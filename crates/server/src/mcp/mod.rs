@@ -14,7 +14,7 @@ mod text;
 mod tools;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::runtime::Builder;
 
+use companion::flags::{NoFlags, print};
 use companion::{FAILED, Program, complain};
-use flags::NoFlags;
 use sandbox::code_of_signal;
 use signals::Signals;
 use tools::bundles::{BundleError, Bundles};
@@ -69,13 +69,6 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     // A thread may still wait for standard input.
     runtime.shutdown_background();
     ExitCode::from(code)
-}
-
-fn print(text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::from(FAILED),
-    }
 }
 
 async fn serve(flags: Flags) -> Result<u8, u8> {

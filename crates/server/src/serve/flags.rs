@@ -1,11 +1,8 @@
 //! The command line of `runner serve`.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use clap::Parser as _;
 
 use spec::units::{parse_cpus, parse_duration};
 
@@ -103,37 +100,6 @@ impl std::str::FromStr for Api {
             "e2b" => Ok(Self::E2b),
             _ => Err("expected `v1` or `e2b`"),
         }
-    }
-}
-
-/// Why there are no flags.
-#[derive(Debug)]
-pub(super) enum NoFlags {
-    /// The help, which was asked for.
-    Help(String),
-    Mistake(String),
-}
-
-impl Flags {
-    /// Reads the words after `serve`.
-    ///
-    /// # Errors
-    /// [`NoFlags`].
-    pub(super) fn parse(words: &[OsString]) -> Result<Self, NoFlags> {
-        let name = OsString::from("serve");
-        let flags = Self::try_parse_from(std::iter::once(&name).chain(words));
-        flags.map_err(|error| {
-            let text = error.render().to_string();
-            match error.use_stderr() {
-                false => NoFlags::Help(text),
-                true => {
-                    // The usage follows, which the help has too.
-                    let message = text.split("\n\n").next().unwrap_or_default();
-                    let words: Vec<&str> = message.split_whitespace().skip(1).collect();
-                    NoFlags::Mistake(words.join(" "))
-                }
-            }
-        })
     }
 }
 

@@ -39,7 +39,6 @@ mod watching;
 mod write_timeout;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -48,12 +47,13 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use access::{Access, Token};
+use companion::flags::{NoFlags, print};
 use companion::service::{notify, wait_for_stop, watch_dog};
 use companion::workspace::Workspace;
 use companion::{FAILED, complain};
 use connections::Front;
 use error::ApiError;
-use flags::{Api, Flags, NoFlags};
+use flags::{Api, Flags};
 use listeners::Listeners;
 use mcp::Mcp;
 use runs::Runs;
@@ -63,7 +63,7 @@ use verbs::Verbs;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
-    let flags = match Flags::parse(words) {
+    let flags: Flags = match companion::flags::parse("serve", words) {
         Ok(flags) => flags,
         Err(NoFlags::Help(text)) => return print(&text),
         Err(NoFlags::Mistake(message)) => {
@@ -89,13 +89,6 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
             complain(&format!("refused: {message} (serve_failed)"), None);
             ExitCode::from(FAILED)
         }
-    }
-}
-
-pub(crate) fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::from(FAILED),
     }
 }
 

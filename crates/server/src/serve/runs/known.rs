@@ -228,10 +228,5 @@ fn lost(has_begun: bool) -> RunError {
             "the server ended before `runner exec` began with the run",
         ),
     };
-    RunError {
-        code,
-        reason: None,
-        message: message.to_owned(),
-        hint: None,
-    }
+    RunError::new(code, message.to_owned())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use companion::exec::ExecPlan;
 use spec::ulid::ulid;
 use spec::utc::text_of_milliseconds;
 use tokio::process::Child;
@@ -30,8 +31,6 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 const BEGIN_TIME: Duration = Duration::from_secs(10);
 /// When a client may ask again for a place that there is not.
 const RETRY_AFTER_S: u32 = 5;
-/// Nobody reads what a body writes beyond it.
-const OUTPUT: &str = "--max-output=16m";
 
 /// What became of the wish for a run.
 #[derive(Debug)]
@@ -181,33 +180,23 @@ fn prepare(received: &Received, record: &Record) -> std::io::Result<File> {
     Ok(stderr)
 }
 
-/// The words of `runner exec`. Of a flag that is there twice the last one counts.
 fn words(received: &Received, run: &RunDirectory, bundle: &Path) -> Vec<OsString> {
-    let flag = |name: &str, path: &Path| {
-        let mut word = OsString::from(name);
-        word.push(path);
-        word
+    let flags: Vec<OsString> = received.flags.iter().map(OsString::from).collect();
+    let keys = received.keys.iter().enumerate();
+    let plan = ExecPlan {
+        bundle,
+        workspace: &run.workspace(),
+        flags: &flags,
+        inputs_files: keys
+            .map(|(number, key)| (key.as_str(), file_name(number)))
+            .collect(),
+        inputs: received.wanted.inputs.is_some().then(|| run.inputs()),
+        events: run.events(),
+        report: run.report(),
+        outputs: run.artifacts(),
+        arguments: &received.wanted.args,
     };
-    // A second bundle among the flags is refused, so that this is the one.
-    let mut words = vec![OsString::from("exec"), bundle.into(), OUTPUT.into()];
-    let workspace = flag("--workspace=", &run.workspace());
-    words.push(workspace.clone());
-    words.extend(received.flags.iter().map(OsString::from));
-    if !received.keys.is_empty() {
-        words.push(workspace);
-    }
-    for (number, key) in received.keys.iter().enumerate() {
-        words.push(format!("--in={key}={}", file_name(number)).into());
-    }
-    if received.wanted.inputs.is_some() {
-        words.push(flag("--inputs=@", &run.inputs()));
-    }
-    words.push(flag("--events=", &run.events()));
-    words.push(flag("--json=", &run.report()));
-    words.push(flag("--out-dir=", &run.artifacts()));
-    words.push("--".into());
-    words.extend(received.wanted.args.iter().map(OsString::from));
-    words
+    plan.words()
 }
 
 fn new_id() -> Result<String, ApiError> {

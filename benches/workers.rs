@@ -111,16 +111,14 @@ struct Queue<'ground> {
 
 impl<'ground> Queue<'ground> {
     fn start(ground: &'ground Ground, name: &str) -> Self {
-        let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = ::support::ports::free_port(Ipv4Addr::LOCALHOST);
         let server = Command::new("nats-server")
             .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
             .arg(ground.path(&format!("nats-{name}")))
             .stderr(Stdio::null())
             .spawn()
             .expect("nats-server starts");
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             assert!(Instant::now() < until, "nats-server does not listen");
             std::thread::sleep(Duration::from_millis(10));
@@ -147,7 +145,7 @@ impl<'ground> Queue<'ground> {
         let mut client = Client::connect(Ipv4Addr::LOCALHOST, self.port);
         let bundle_path = bundle.to_str().expect("a plain path");
         // The first one makes the stream, and fetches the bundle.
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while !self.submits(bundle_path) {
             assert!(Instant::now() < until, "no worker makes the stream");
             std::thread::sleep(Duration::from_millis(20));

@@ -408,6 +408,9 @@ impl<'run> Execution<'run> {
         if let Some(staying) = self.run.staying() {
             self.run
                 .keep_directories(self.resources, launched.as_ref().ok())?;
+            if let Ok(launched) = &launched {
+                self.resources.record.record_init(launched.child.pid())?;
+            }
             staying.limit_life(wall_time, &policy.maxima.wall_time);
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }

@@ -141,7 +141,7 @@ impl Host {
 
     /// The supervisor of the only sandbox.
     pub fn supervisor(&self) -> rustix::process::Pid {
-        let [pid] = supervisors(&self.runtime_directory())[..] else {
+        let [pid] = support::processes::supervisors(&self.runtime_directory())[..] else {
             panic!("not one supervisor");
         };
         rustix::process::Pid::from_raw(pid).expect("a pid")
@@ -214,29 +214,4 @@ pub fn said(output: Output) -> Said {
         stdout: text(output.stdout),
         stderr: text(output.stderr),
     }
-}
-
-/// Pids of processes that listen on a socket of this runtime directory: they have its variable, are
-/// called as the program, and are the leaders of their sessions.
-fn supervisors(runtime: &Path) -> Vec<i32> {
-    let wanted = format!("RUNNER_OPT_RUNTIME_DIRECTORY={}", runtime.display());
-    let pids = std::fs::read_dir("/proc")
-        .expect("proc")
-        .filter_map(|entry| {
-            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let is_ours = environment
-                .split(|byte| *byte == 0)
-                .any(|entry| entry == wanted.as_bytes());
-            // Fields of proc_pid_stat(5) after the name: state, parent, group, session.
-            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let session = status
-                .rsplit(") ")
-                .next()?
-                .split(' ')
-                .nth(3)?
-                .parse::<i32>();
-            (is_ours && session == Ok(pid)).then_some(pid)
-        });
-    pids.collect()
 }

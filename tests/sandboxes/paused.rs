@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use crate::host::Host;
 use rustix::process::{Signal, kill_process};
 use support::has_cgroup;
-use support::invariants::{eventually, groups_of};
+use support::invariants::{eventually, groups_of, living};
+use support::processes::supervisors;
 
 /// Whether the kernel says that all processes of the only sandbox are stopped.
 fn is_frozen(host: &Host) -> bool {
@@ -73,4 +74,25 @@ fn a_paused_sandbox_is_removed_by_force_and_by_the_end_of_its_supervisor() {
         }
         eventually("no record is left", || host.files("runs").is_empty());
     }
+}
+
+/// E-31: processes that are stopped by cgroups of version 1 ignore their death signal.
+#[test]
+fn a_paused_sandbox_whose_supervisor_is_killed_is_removed_by_the_next_start() {
+    if !has_cgroup() {
+        return support::skip("without a cgroup there may be no freezer");
+    }
+    let host = Host::new();
+    let marker = format!("RUNNER_TEST_MARKER={}", host.ground.marker());
+    host.create("one", &["-e", &marker]);
+    host.detach("one", "sleep 1000");
+    assert_eq!(host.say(&["sandbox", "pause", "one"]).code, 0);
+    eventually("it is stopped", || is_frozen(&host));
+    kill_process(host.supervisor(), Signal::KILL).expect("sent");
+    eventually("its supervisor is gone", || {
+        supervisors(&host.runtime_directory()).is_empty()
+    });
+    assert_eq!(host.say(&["gc"]).code, 0);
+    assert!(living(host.ground.marker()).is_empty());
+    host.assert_empty();
 }

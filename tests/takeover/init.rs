@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Scene;
 use attacker::{Answer, Attack};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use support::invariants::{eventually, processes_of};
 use support::network::PYTHON;
-use support::processes::{confined_child, is_gone};
+use support::processes::{confined_child, is_gone, supervisors};
 use support::{Case, Done, is_root, text};
 
 const SCRIPT: &str = include_str!("../bodies/takeover/init.py");
@@ -200,5 +200,42 @@ fn init_of_a_sandbox_that_stays_ends_with_it() {
     eventually("no process of a sandbox is left", || {
         processes_of(text(&runtime), "").is_empty()
     });
+    scene.assert_untouched();
+}
+
+/// A-69, E-31: it has cleared its death signal. The next start ends it.
+#[test]
+fn init_of_a_sandbox_that_stays_does_not_outlive_the_next_start() {
+    let Some(scene) = Scene::new() else { return };
+    let runtime = scene.ground.path("runtime");
+    let say = |words: &[&str]| scene.output(&scene.ground.path(""), words);
+    let created = say(&["sandbox", "create", "--name", "one", "--no-record"]);
+    assert_eq!(created.status.code(), Some(0), "{created:?}");
+    let attack = exploring(&scene).on("init");
+    // Attached it would not end: init tells of no end any more.
+    let words = [
+        "sandbox", "exec", "-d", "one", "--", PYTHON, "-c", SCRIPT, &attack, "notes",
+    ];
+    let begun = say(&words);
+    assert_eq!(begun.status.code(), Some(0), "{begun:?}");
+    let id = String::from_utf8(begun.stdout).expect("text");
+    eventually("init notes that it cleared its death signal", || {
+        let told = say(&["sandbox", "logs", "one", id.trim()]);
+        String::from_utf8_lossy(&told.stdout).contains("prctl")
+    });
+    let [supervisor] = supervisors(&runtime)[..] else {
+        panic!("not one supervisor");
+    };
+    let init = confined_child(supervisor);
+    let supervisor = Pid::from_raw(supervisor).expect("a pid");
+    kill_process(supervisor, Signal::KILL).expect("sent");
+    eventually("the supervisor has ended", || {
+        supervisors(&runtime).is_empty()
+    });
+    assert!(!is_gone(init), "it cleared its death signal");
+    let removed = say(&["gc"]);
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+    eventually("init has ended", || is_gone(init));
+    assert!(processes_of(text(&runtime), "").is_empty());
     scene.assert_untouched();
 }

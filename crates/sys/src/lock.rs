@@ -48,14 +48,7 @@ fn try_flock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Er
 /// Two locks through the same description do not exclude each other. Fails with EOVERFLOW for an
 /// offset beyond `off_t`.
 pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> {
-    let range = libc::flock {
-        l_type: i16::try_from(libc::F_WRLCK).map_err(|_wide| Errno::INVAL)?,
-        l_whence: i16::try_from(libc::SEEK_SET).map_err(|_wide| Errno::INVAL)?,
-        l_start: libc::off_t::try_from(offset).map_err(|_wide| Errno::OVERFLOW)?,
-        l_len: 1,
-        // OFD commands require 0, else EINVAL.
-        l_pid: 0,
-    };
+    let range = byte(offset)?;
     // SAFETY: F_OFD_SETLK reads one `struct flock` that lives across the call; the descriptor is
     // borrowed and stays open.
     let result = unsafe {
@@ -72,6 +65,36 @@ pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> 
         Errno::AGAIN | Errno::ACCESS => Ok(false),
         errno => Err(errno),
     }
+}
+
+/// Whether another description holds a lock of the byte at `offset` (F_OFD_GETLK). Locks nothing.
+pub fn is_byte_claimed(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> {
+    let mut range = byte(offset)?;
+    // SAFETY: F_OFD_GETLK reads and writes one `struct flock` that lives across the call; the
+    // descriptor is borrowed and stays open.
+    let result = unsafe {
+        libc::fcntl(
+            file.as_fd().as_raw_fd(),
+            libc::F_OFD_GETLK,
+            std::ptr::from_mut(&mut range),
+        )
+    };
+    match result {
+        0 => Ok(libc::c_int::from(range.l_type) != libc::F_UNLCK),
+        _ => Err(last_errno()),
+    }
+}
+
+/// The exclusive lock of one byte.
+fn byte(offset: u64) -> Result<libc::flock, Errno> {
+    Ok(libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).map_err(|_wide| Errno::INVAL)?,
+        l_whence: i16::try_from(libc::SEEK_SET).map_err(|_wide| Errno::INVAL)?,
+        l_start: libc::off_t::try_from(offset).map_err(|_wide| Errno::OVERFLOW)?,
+        l_len: 1,
+        // OFD commands require 0, else EINVAL.
+        l_pid: 0,
+    })
 }
 
 #[cfg(test)]
@@ -101,6 +124,20 @@ mod tests {
         assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(false));
         drop(inherited);
         assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(true));
+    }
+
+    #[test]
+    fn a_reader_sees_whether_a_byte_is_claimed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("record");
+        let first = opened(&path);
+        let reader = std::fs::File::open(&path).expect("opened");
+        assert_eq!(is_byte_claimed(reader.as_fd(), 0), Ok(false));
+        assert_eq!(try_claim_byte(first.as_fd(), 0), Ok(true));
+        assert_eq!(is_byte_claimed(reader.as_fd(), 0), Ok(true));
+        assert_eq!(is_byte_claimed(reader.as_fd(), 1), Ok(false));
+        drop(first);
+        assert_eq!(is_byte_claimed(reader.as_fd(), 0), Ok(false));
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub fn cpu_ticks(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     parsed(read(proc, id, c"stat")?, parse_cpu_ticks)
 }
 
+/// Reads when a process started, in clock ticks since the boot; `None` if it has ended, even if nobody has waited for
+/// it yet. With its pid it names a process for good. Fails with EPROTO for a malformed file.
+pub fn start_ticks(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    parsed(read(proc, id, c"stat")?, parse_start_ticks).map(Option::flatten)
+}
+
 /// Reads the resident pages, including shared ones; `None` if the process is gone.
 pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     parsed(read(proc, id, c"statm")?, |text| {
@@ -76,18 +82,32 @@ fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Er
     }
 }
 
-/// The second field is the process name, which may contain spaces and parentheses: the last `)`
-/// ends it.
-fn parse_cpu_ticks(text: &str) -> Option<u64> {
+/// The fields of stat from the third on, `state`. The second is the process name, which may contain spaces and
+/// parentheses: the last `)` ends it.
+fn fields_from_state(text: &str) -> Option<Vec<&str>> {
     let (_, after_name) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // The first one is field 3, `state`; times are fields 14 to 17.
+    Some(after_name.split_ascii_whitespace().collect())
+}
+
+fn parse_cpu_ticks(text: &str) -> Option<u64> {
     let mut cpu_ticks: u64 = 0;
-    for field in fields.get(11..15)? {
+    // Fields 14 to 17.
+    for field in fields_from_state(text)?.get(11..15)? {
         // The children's times are signed in the file.
         cpu_ticks = cpu_ticks.saturating_add(u64::try_from(field.parse::<i64>().ok()?).ok()?);
     }
     Some(cpu_ticks)
+}
+
+/// `Some(None)`: it has ended.
+fn parse_start_ticks(text: &str) -> Option<Option<u64>> {
+    let fields = fields_from_state(text)?;
+    // Field 22.
+    let start = fields.get(19)?.parse().ok()?;
+    Some(match *fields.first()? {
+        "Z" | "X" => None,
+        _ => Some(start),
+    })
 }
 
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
@@ -106,6 +126,17 @@ mod tests {
             "7 (a) R 0 0 0 (b) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 5 0 100 1 2 3\n";
         assert_eq!(parse_cpu_ticks(text), Some(110));
         assert_eq!(parse_cpu_ticks("7 (a) R 1"), None);
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_has_ended() {
+        let line = |state| {
+            format!("7 (a) R) {state} 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 1 0 98765 1 2\n")
+        };
+        assert_eq!(parse_start_ticks(&line("S")), Some(Some(98_765)));
+        assert_eq!(parse_start_ticks(&line("T")), Some(Some(98_765)));
+        assert_eq!(parse_start_ticks(&line("Z")), Some(None));
+        assert_eq!(parse_start_ticks("7 (a) R 1"), None);
     }
 
     #[test]

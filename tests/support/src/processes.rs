@@ -1,6 +1,7 @@
 //! What the kernel says of a process that the runner started.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::is_root;
@@ -74,4 +75,27 @@ pub fn assert_without_rights(pid: i32, runner: i32) {
         let of = |pid| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
         assert_eq!(of(pid), of(runner), "{name}");
     }
+}
+
+/// Pids of processes that listen on a socket of this runtime directory: they have its variable, are
+/// called as the program, and are the leaders of their sessions.
+pub fn supervisors(runtime: &Path) -> Vec<i32> {
+    let wanted = format!("RUNNER_OPT_RUNTIME_DIRECTORY={}", runtime.display());
+    let pids = fs::read_dir("/proc").expect("proc").filter_map(|entry| {
+        let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let is_ours = environment
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == wanted.as_bytes());
+        // Fields of proc_pid_stat(5) after the name: state, parent, group, session.
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let session = status
+            .rsplit(") ")
+            .next()?
+            .split(' ')
+            .nth(3)?
+            .parse::<i32>();
+        (is_ours && session == Ok(pid)).then_some(pid)
+    });
+    pids.collect()
 }

@@ -4,9 +4,10 @@
 //!
 //! - `runs/<run id>`: the record of one run in JSON lines: objects, each appended *before* it is
 //!   created, and what the run may use of memory and processors. The supervisor locks it with flock(2),
-//!   and init inherits the open file description. So the lock lasts until both are dead, and with init the whole body. A finished record is emptied
-//!   and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming
-//!   30 µs.
+//!   and init inherits the open file description. So the lock lasts until both are dead, and with init the whole body.
+//!   In a sandbox that stays the supervisor also locks a byte of it, which init does not inherit, and records init: an
+//!   init that a command has taken over may survive the supervisor, and a later start ends it. A finished record is
+//!   emptied and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming 30 µs.
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
 //! - `sandboxes/<name>@<run id>`: the control socket of a sandbox that stays, mode 0600.
 //! - `uids`: one byte per uid of the range, locked while in use.
@@ -14,6 +15,7 @@
 //!   locked, because any body with read access could take that lock.
 
 mod directory;
+mod orphans;
 mod record;
 mod sockets;
 mod totals;
@@ -21,7 +23,7 @@ mod uids;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +36,7 @@ use sys::file::{CallError, errno_of};
 use sys::lock;
 
 use super::cgroups;
+use orphans::SUPERVISOR_BYTE;
 
 pub use directory::default_directory;
 pub use record::{Entry, RunRecord};
@@ -303,18 +306,18 @@ impl RunRecords {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.failed("read a record", run_id, "openat", errno)),
         };
-        let claimed = lock::try_claim_file(record.as_fd())
-            .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
+        let record = File::from(record);
+        let claim = || {
+            lock::try_claim_file(record.as_fd())
+                .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))
+        };
+        let is_claimed = claim()? || (self.ends_orphan(run_id, &record)? && claim()?);
         // A locked record belongs to a live run. Another file under this name: the run has finished,
         // and the name may now belong to a live run.
-        if !claimed || !self.is_still(run_id, record.as_fd())? {
+        if !is_claimed || !self.is_still(run_id, record.as_fd())? {
             return Ok(None);
         }
-        let mut text = Vec::new();
-        let mut record = File::from(record);
-        record
-            .read_to_end(&mut text)
-            .map_err(|error| self.failed("read a record", run_id, "read", errno_of(&error)))?;
+        let text = self.text(run_id, &record)?;
         let (entries, failure) = record::remaining(run_id, &text);
         let mut collected = Collected {
             run_id: run_id.to_owned(),
@@ -322,15 +325,10 @@ impl RunRecords {
             kept: Vec::new(),
             failures: failure.into_iter().collect(),
         };
-        let groups: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
-        let results = cgroups::remove_leftovers(run_id, &groups);
-        for (path, result) in groups.iter().zip(results) {
-            match result {
-                Ok(()) => collected.removed.push(Entry::Cgroup((*path).to_owned())),
-                Err(source) => collected.failures.push(RecordsError::Cgroup {
-                    run_id: run_id.to_owned(),
-                    source: Box::new(source),
-                }),
+        for removed in remove_groups(run_id, &entries) {
+            match removed {
+                Ok(group) => collected.removed.push(group),
+                Err(failure) => collected.failures.push(failure),
             }
         }
         for entry in entries.iter().rev() {
@@ -371,6 +369,36 @@ impl RunRecords {
         }
         drop(record);
         Ok(Some(collected))
+    }
+
+    /// Ends init of a sandbox that stays if its supervisor was killed; `false`: the record is that of something alive.
+    fn ends_orphan(&self, run_id: &str, record: &File) -> Result<bool, RecordsError> {
+        let is_live = lock::is_byte_claimed(record.as_fd(), SUPERVISOR_BYTE)
+            .map_err(|errno| self.failed("inspect a record", run_id, "fcntl", errno))?;
+        if is_live {
+            return Ok(false);
+        }
+        let text = self.text(run_id, record)?;
+        let Some(init) = record::init(&text) else {
+            return Ok(false);
+        };
+        // First: of a sandbox that is paused, no process ends before it is thawed.
+        let (entries, _) = record::remaining(run_id, &text);
+        for removed in remove_groups(run_id, &entries) {
+            removed?;
+        }
+        init.end()
+            .map_err(|errno| self.failed("end init of", run_id, "kill", errno))?;
+        Ok(true)
+    }
+
+    fn text(&self, run_id: &str, mut record: &File) -> Result<Vec<u8>, RecordsError> {
+        let mut text = Vec::new();
+        record
+            .rewind()
+            .and_then(|()| record.read_to_end(&mut text))
+            .map_err(|error| self.failed("read a record", run_id, "read", errno_of(&error)))?;
+        Ok(text)
     }
 
     /// Locks an empty spare record and gives it this run's name; `None` if no spare is free.
@@ -426,6 +454,23 @@ impl RunRecords {
     ) -> RecordsError {
         failed(&self.path, act, object, call, errno)
     }
+}
+
+/// Kills and removes the cgroups of a run that no supervisor has.
+fn remove_groups<'entry>(
+    run_id: &'entry str,
+    entries: &'entry [Entry],
+) -> impl Iterator<Item = Result<Entry, RecordsError>> + 'entry {
+    let paths: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
+    let results = cgroups::remove_leftovers(run_id, &paths);
+    let pairs = paths.into_iter().zip(results);
+    pairs.map(move |(path, result)| match result {
+        Ok(()) => Ok(Entry::Cgroup(path.to_owned())),
+        Err(source) => Err(RecordsError::Cgroup {
+            run_id: run_id.to_owned(),
+            source: Box::new(source),
+        }),
+    })
 }
 
 /// Whether a process has the record of the run open.

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::orphans::{Init, SUPERVISOR_BYTE};
 use super::totals::Share;
 use super::{RecordsError, failed};
 use spec::sandboxes::SandboxName;
@@ -58,6 +59,8 @@ pub struct RunRecord {
     pub(super) runs: OwnedFd,
     file: File,
     length: u64,
+    /// Has [`SUPERVISOR_BYTE`] locked, in a sandbox that stays.
+    supervisor: Option<OwnedFd>,
 }
 
 impl RunRecord {
@@ -68,6 +71,7 @@ impl RunRecord {
             runs,
             file: file.into(),
             length: 0,
+            supervisor: None,
         }
     }
 
@@ -133,6 +137,28 @@ impl RunRecord {
         self.append([Line::Share(share)])
     }
 
+    /// Records init of a sandbox that stays, so that a later start ends it if this process is killed.
+    ///
+    /// # Errors
+    /// [`RecordsError::Call`].
+    pub fn record_init(&mut self, pid: i32) -> Result<(), RecordsError> {
+        let fault = |call| {
+            let (path, run_id) = (&self.path, &self.run_id);
+            move |errno| failed(path, "record init of", run_id, call, errno)
+        };
+        let init = Init::of(pid).map_err(fault("open"))?;
+        // Another open file description than that which init has, too.
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let own = rustix::fs::openat(&self.runs, &self.run_id, flags, Mode::empty())
+            .map_err(fault("openat"))?;
+        match sys::lock::try_claim_byte(own.as_fd(), SUPERVISOR_BYTE) {
+            Ok(true) => self.supervisor = Some(own),
+            Ok(false) => return Err(fault("fcntl")(Errno::AGAIN)),
+            Err(errno) => return Err(fault("fcntl")(errno)),
+        }
+        self.append([Line::Init(init)])
+    }
+
     fn append(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), RecordsError> {
         let mut text = Vec::new();
         for line in lines {
@@ -167,14 +193,26 @@ impl RunRecord {
 
 /// The last share of a record; `None`: the run is still starting and has written none, or a part of one.
 pub(super) fn share(text: &[u8]) -> Option<Share> {
-    let lines = text.split(|byte| *byte == b'\n');
-    let shares = lines.filter(|line| line.starts_with(b"{\"share\""));
-    shares
-        .rev()
-        .find_map(|line| match serde_json::from_slice(line) {
-            Ok(Line::Share(share)) => Some(share),
-            _ => None,
-        })
+    last(text, b"{\"share\"", |line| match line {
+        Line::Share(share) => Some(share),
+        _ => None,
+    })
+}
+
+/// Init of a sandbox that stays; `None`: the record is that of a run, or the sandbox is still starting.
+pub(super) fn init(text: &[u8]) -> Option<Init> {
+    last(text, b"{\"init\"", |line| match line {
+        Line::Init(init) => Some(init),
+        _ => None,
+    })
+}
+
+fn last<T>(text: &[u8], start: &[u8], of: impl Fn(Line) -> Option<T>) -> Option<T> {
+    let mut lines = text.split(|byte| *byte == b'\n').rev();
+    lines.find_map(|line| match line.starts_with(start) {
+        true => serde_json::from_slice(line).ok().and_then(&of),
+        false => None,
+    })
 }
 
 /// Returns the remaining entries in the order of creation, and the first error.
@@ -215,6 +253,7 @@ enum Line {
     Kept(Name),
     Socket(SandboxName),
     Share(Share),
+    Init(Init),
     Forget(Box<Line>),
 }
 
@@ -228,7 +267,7 @@ impl Line {
             }),
             Self::Kept(path) => Some(Entry::Kept(path.into_os_string().into())),
             Self::Socket(name) => Some(Entry::Socket(name)),
-            Self::Share(_) | Self::Forget(_) => None,
+            Self::Share(_) | Self::Init(_) | Self::Forget(_) => None,
         }
     }
 }

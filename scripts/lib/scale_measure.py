@@ -24,16 +24,15 @@ import time
 from nats import HANG_S, STREAM, Connection, Server, idle_connections, wait_until
 
 NOTHING = pathlib.Path(__file__).resolve().parents[2] / "benches" / "support" / "nothing.c"
-# Several times as long as a worker waits for a message (5 s).
-WINDOW_S = 30
 MIB = 1 << 20
 
 
 class Ground:
     """A directory, the programs, and bundles."""
 
-    def __init__(self, runner, directory):
-        self.runner, self.directory, self.numbers = runner, pathlib.Path(directory), itertools.count()
+    def __init__(self, runner, directory, window_s):
+        self.runner, self.directory, self.window_s = runner, pathlib.Path(directory), window_s
+        self.numbers = itertools.count()
         self.body = self.path("nothing")
         flags = ["-O2", "-s", "-static", "-nostdlib"]
         subprocess.run(["cc", *flags, "-o", self.body, NOTHING], check=True)
@@ -93,18 +92,18 @@ class Ground:
                 worker.wait()
 
 
-def rates(server, act):
-    """A second, while nothing happens but what `act` does for WINDOW_S."""
-    counts = server.during(lambda: act(WINDOW_S))
+def rates(ground, server, act):
+    """A second, while nothing happens but what `act` does."""
+    counts = server.during(lambda: act(ground.window_s))
     names = {"in_msgs": "in_msgs_s", "out_msgs": "out_msgs_s", "server_us": "server_us_s"}
-    return {new: round(counts[old] / WINDOW_S, 2) for old, new in names.items()}
+    return {new: round(counts[old] / ground.window_s, 2) for old, new in names.items()}
 
 
 def idle_workers(ground, count):
     with ground.server() as server, ground.workers(server, 1, "--max-runs", 1):
         before = server.memory_bytes()
         with ground.workers(server, count - 1, "--max-runs", 1):
-            found = {"workers": count, "simulated": False} | rates(server, time.sleep)
+            found = {"workers": count, "simulated": False} | rates(ground, server, time.sleep)
             return found | {"memory_bytes": server.memory_bytes() - before}
 
 
@@ -116,7 +115,7 @@ def idle_fleet(ground, count):
         with idle_connections(server, count, is_pulling=True) as serve:
             # Until each has had its first answer.
             serve(10)
-            found = {"workers": count, "simulated": True} | rates(server, serve)
+            found = {"workers": count, "simulated": True} | rates(ground, server, serve)
             return found | {"memory_bytes": server.memory_bytes() - before}
 
 
@@ -137,7 +136,7 @@ def runs(ground, count, watching=0, weight=0, flags=()):
         ground.command(server, "submit", "--stream", STREAM, "--id", "first", archive)
         ground.command(server, "result", "--stream", STREAM, "--wait", "first")
         with idle_connections(server, watching, is_pulling=False) as serve:
-            idle = server.during(lambda: serve(WINDOW_S / 2))
+            idle = server.during(lambda: serve(ground.window_s / 2))
             stored, done, since = server.stored_bytes(), server.results(), time.monotonic()
             machine_us = tree_us(workers[0].pid)
 
@@ -149,7 +148,7 @@ def runs(ground, count, watching=0, weight=0, flags=()):
                         raise SystemExit("the runs do not end")
 
             found = server.during(work)
-            windows = (time.monotonic() - since) / (WINDOW_S / 2)
+            windows = (time.monotonic() - since) / (ground.window_s / 2)
             machine_us = tree_us(workers[0].pid) - machine_us
             stored = server.stored_bytes() - stored
         found |= {"stored_bytes": stored, "machine_us": machine_us}
@@ -166,7 +165,7 @@ def tree_us(pid):
 def busy_places(ground, count):
     """One worker whose places all have a run that goes on."""
     script = ground.path("wait.sh")
-    script.write_text(f"#!/bin/sh\nexec sleep {4 * WINDOW_S}\n", encoding="ascii")
+    script.write_text(f"#!/bin/sh\nexec sleep {4 * ground.window_s}\n", encoding="ascii")
     script.chmod(0o755)
     with ground.server() as server, ground.workers(server, 1, "--max-runs", count):
         archive, digest = ground.bundle("wait.sh", [script])
@@ -181,7 +180,7 @@ def busy_places(ground, count):
         wait_until(are_taken, "all places are taken")
         # Until all have started.
         time.sleep(10)
-        return {"places": count} | rates(server, time.sleep)
+        return {"places": count} | rates(ground, server, time.sleep)
 
 
 def clients(ground, count):
@@ -299,7 +298,37 @@ def host():
     return f"Linux {kernel}, {os.cpu_count()} processors, {version.stdout.strip().replace(': v', ' ')}"
 
 
-def measure(runner):
+# How much of each: as documented, and to see that it works.
+FULL = {
+    # Several times as long as a worker waits for a message (5 s).
+    "window_s": 30,
+    "launches": (9, 20),
+    "runs": 500,
+    "workers": (10, 30, 100),
+    "connections": (100, 1_000, 10_000),
+    "watching": 1_000,
+    "places": 30,
+    "clients": 100,
+    "weight": 10 * MIB,
+    "fetches": 50,
+    "kept": 200_000,
+}
+ONCE = {
+    "window_s": 10,
+    "launches": (1, 1),
+    "runs": 4,
+    "workers": (3,),
+    "connections": (3,),
+    "watching": 3,
+    "places": 2,
+    "clients": 2,
+    "weight": MIB,
+    "fetches": 2,
+    "kept": 100,
+}
+
+
+def measure(runner, size):
     """All parts, as docs/scale.json keeps them."""
     missing = [name for name in ("nats-server", "cc", "crun", "runc", "unshare") if not shutil.which(name)]
     if missing or os.geteuid() != 0:
@@ -307,26 +336,24 @@ def measure(runner):
     # So that servers and workers are ended, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="runner-scale.") as directory:
-        ground = Ground(runner, directory)
+        ground = Ground(runner, directory, size["window_s"])
 
-        def part(name, act, *words, **more):
-            print(f"{name} {words} {more}", flush=True)
-            found = act(ground, *words, **more)
-            print(json.dumps(found), flush=True)
-            return found
+        def part(act, *words, **more):
+            print(f"{act.__name__} {words} {more}", file=sys.stderr, flush=True)
+            return act(ground, *words, **more)
 
-        run = part("runs", runs, 500)
-        weight = {"weight": 10 * MIB}
+        run = part(runs, size["runs"])
+        weight = {"weight": size["weight"]}
         return {
             "host": host(),
-            "launches_us": part("launches", launches, 9, 20),
-            "idle": [part("idle workers", idle_workers, count) for count in (10, 30, 100)]
-            + [part("idle connections", idle_fleet, count) for count in (100, 1_000, 10_000)],
-            "busy": part("busy places", busy_places, 30),
+            "launches_us": part(launches, *size["launches"]),
+            "idle": [part(idle_workers, count) for count in size["workers"]]
+            + [part(idle_fleet, count) for count in size["connections"]],
+            "busy": part(busy_places, size["places"]),
             "run": run,
-            "run_beside": part("runs", runs, 500, watching=1_000),
-            "clients": part("clients", clients, 100),
-            "cached": part("runs", runs, 50, **weight),
-            "fetched": part("runs", runs, 50, flags=("--bundle-cache", "1"), **weight),
-            "kept": part("kept runs", kept_runs, 200_000, run["stored_bytes"]),
+            "run_beside": part(runs, size["runs"], watching=size["watching"]),
+            "clients": part(clients, size["clients"]),
+            "cached": part(runs, size["fetches"], **weight),
+            "fetched": part(runs, size["fetches"], flags=("--bundle-cache", "1"), **weight),
+            "kept": part(kept_runs, size["kept"], run["stored_bytes"]),
         }

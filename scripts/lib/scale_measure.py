@@ -123,7 +123,7 @@ def submit_all(server, digest, names):
     client = Connection(server.port)
     body = json.dumps({"bundle": f"sha256:{digest}"}).encode()
     for name in names:
-        answer = client.request(f"{STREAM}.run.{name}", body)
+        answer = json.loads(client.request(f"{STREAM}.run.{name}", body))
         if "seq" not in answer:
             raise SystemExit(f"nats-server: {answer}")
     client.socket.close()
@@ -172,12 +172,7 @@ def busy_places(ground, count):
         ground.command(server, "submit", "--stream", STREAM, "--id", "first", archive)
         submit_all(server, digest, [f"r{number}" for number in range(1, count)])
 
-        def are_taken():
-            streams = server.get("jsz?consumers=true")["account_details"][0]["stream_detail"]
-            (queue,) = (stream for stream in streams if stream["name"] == STREAM)
-            return queue["consumer_detail"][0]["num_ack_pending"] == count
-
-        wait_until(are_taken, "all places are taken")
+        wait_until(lambda: server.in_progress() == count, "all places are taken")
         # Until all have started.
         time.sleep(10)
         return {"places": count} | rates(ground, server, time.sleep)

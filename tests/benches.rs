@@ -177,6 +177,82 @@ fn the_help_of_the_command_is_its_header() {
     }
 }
 
+/// `scripts/scale` of this tree.
+fn scale(tree: &Path, option: &str) -> Output {
+    Command::new(tree.join("scripts/scale"))
+        .arg(option)
+        .output()
+        .expect("python3 starts")
+}
+
+#[test]
+fn the_page_and_the_plot_about_scale_are_computed_from_the_figures() {
+    printed(&scale(&tree(""), "--check"));
+    let help = printed(&scale(&tree(""), "--help"));
+    for option in ["--write", "--check", "--measure"] {
+        assert!(help.contains(option), "{option}: {help}");
+    }
+    assert_eq!(scale(&tree(""), "--no-such").status.code(), Some(2));
+}
+
+/// In a copy, each source of figures is changed: the page is found to be another one, and is written anew.
+#[test]
+fn a_figure_that_changes_is_missing_on_the_page_about_scale() {
+    let copy = tempfile::tempdir().expect("a directory");
+    let at = |path: &str| copy.path().join(path);
+    for directory in ["scripts/lib", "docs"] {
+        fs::create_dir_all(at(directory)).expect("a directory");
+        for entry in fs::read_dir(tree(directory)).expect("listed") {
+            let entry = entry.expect("an entry");
+            if entry.file_type().expect("a type").is_file() {
+                fs::copy(entry.path(), at(directory).join(entry.file_name())).expect("copied");
+            }
+        }
+    }
+    fs::copy(tree("scripts/scale"), at("scripts/scale")).expect("copied");
+    printed(&scale(copy.path(), "--check"));
+
+    let replace = |path: &str, old: &str, new: &str| {
+        let text = fs::read_to_string(at(path)).expect("read");
+        assert_eq!(text.matches(old).count(), 1, "{path}: {old}");
+        fs::write(at(path), text.replace(old, new)).expect("written");
+    };
+    let figures: Value = serde_json::from_str(&text("docs/scale.json")).expect("JSON");
+    let runc = figures["launches_us"]["runc"].as_u64().expect("a number");
+    let performance = text("docs/performance.md");
+    let mut rows = performance.lines();
+    let row = rows
+        .find(|line| line.starts_with("| 2 | "))
+        .expect("two workers");
+    let faster = row.replace("| 2 | ", "| 2 | 1");
+    for (path, old, new) in [
+        (
+            "docs/scale.json",
+            format!("\"runc\": {runc}"),
+            format!("\"runc\": {}", 2 * runc),
+        ),
+        ("docs/performance.md", row.to_owned(), faster.clone()),
+        (
+            "docs/scale.svg",
+            "<title>Many machines".to_owned(),
+            "<title>Machines".to_owned(),
+        ),
+    ] {
+        replace(path, &old, &new);
+        let refused = scale(copy.path(), "--check");
+        assert_eq!(refused.status.code(), Some(1), "{path}: {refused:?}");
+        printed(&scale(copy.path(), "--write"));
+        printed(&scale(copy.path(), "--check"));
+    }
+    // A row that the page about performance loses is no zero.
+    let lost = faster.replace("| 2 | ", "| two | ");
+    replace("docs/performance.md", &faster, &lost);
+    let refused = scale(copy.path(), "--check");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("has no row `2`"), "{said}");
+}
+
 /// One invented result: a ratio, a time and a rate.
 fn result(ratio: f64, time: f64, rate: f64) -> Value {
     let mark = |name, limit: f64, at_least: bool, unit, value: f64| {

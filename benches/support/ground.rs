@@ -60,10 +60,9 @@ impl Ground {
         program
     }
 
-    /// A program that ends at once, without a C library: the start of one would be the larger part
-    /// of a launch.
+    /// A program that ends at once.
     pub fn nothing(&self, name: &str) -> PathBuf {
-        self.compile(name, NOTHING, &["-static", "-nostdlib"])
+        self.compile(name, include_str!("nothing.c"), &["-static", "-nostdlib"])
     }
 
     /// A tar.gz of everything in a folder.
@@ -82,15 +81,6 @@ pub fn in_memory() -> PathBuf {
     let shared = || Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
     stated.or_else(shared).unwrap_or_else(std::env::temp_dir)
 }
-
-#[cfg(target_arch = "x86_64")]
-const NOTHING: &str = r#"void _start(void) {
-    __asm__ volatile("mov $231, %eax; xor %edi, %edi; syscall");
-}"#;
-#[cfg(target_arch = "aarch64")]
-const NOTHING: &str = r#"void _start(void) {
-    __asm__ volatile("mov x8, #94; mov x0, #0; svc #0");
-}"#;
 
 /// The program that is measured: `RUNNER_BIN`, else the one that cargo built beside the bench.
 pub fn runner() -> PathBuf {

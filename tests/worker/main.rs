@@ -18,3 +18,4 @@ mod many;
 mod network;
 mod queue;
 mod runs;
+mod scale;

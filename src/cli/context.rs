@@ -183,7 +183,11 @@ impl ProcessContext {
             .or_else(|| policy.runtime_directory.clone())
             .or_else(|| match self.uid {
                 0 => Some(PathBuf::from(RUNTIME_DIRECTORY_OF_ROOT)),
-                _ => Some(self.absolute("XDG_RUNTIME_DIR")?.join("runner")),
+                // A job of Slurm has the variable of the session that queued it, on another machine.
+                _ => self
+                    .absolute("XDG_RUNTIME_DIR")
+                    .filter(|directory| directory.is_dir())
+                    .map(|directory| directory.join("runner")),
             });
         let cgroup_parent = self
             .variable("RUNNER_OPT_CGROUP_PARENT")
@@ -287,16 +291,18 @@ mod tests {
         let mut policy = HostPolicy::default();
         let directory =
             |context: ProcessContext, policy: &HostPolicy| context.caller(policy).runtime_directory;
-        let xdg = [("XDG_RUNTIME_DIR", "/run/user/1000")];
+        let xdg = [("XDG_RUNTIME_DIR", "/proc/self")];
         assert_eq!(
             directory(with(0, &xdg), &policy),
             Some("/run/runner".into())
         );
         assert_eq!(
             directory(with(1000, &xdg), &policy),
-            Some("/run/user/1000/runner".into())
+            Some("/proc/self/runner".into())
         );
         assert_eq!(directory(with(1000, &[]), &policy), None);
+        let of_another_machine = [("XDG_RUNTIME_DIR", "/run/user/of/nobody")];
+        assert_eq!(directory(with(1000, &of_another_machine), &policy), None);
         policy.runtime_directory = Some("/policy".into());
         assert_eq!(directory(with(1000, &xdg), &policy), Some("/policy".into()));
         let stated = [("RUNNER_OPT_RUNTIME_DIRECTORY", "/stated")];

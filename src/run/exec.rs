@@ -87,16 +87,26 @@ impl<'run> Execution<'run> {
             let most = self.run.request.caller.totals.sandboxes;
             staying.claim_name(record, run_id, self.run.start_unix_s, most)?;
         }
-        let waiting = self.prepare(prefork, &mut inputs)?;
+        let running = self.start(prefork, &mut inputs);
+        let running = running.map_err(|error| self.or_cancelled(error))?;
+        let ended = self.supervise(running)?;
+        self.sync(ended, &inputs.file_roots)
+    }
+
+    /// The stages up to the start of the body.
+    fn start(
+        &mut self,
+        prefork: Option<Prefork>,
+        inputs: &mut Inputs,
+    ) -> Result<Running, RunError> {
+        let waiting = self.prepare(prefork, inputs)?;
         let countdown = Countdown::start(self.run.request.limits.wall_time());
-        let unpacked = self.unpack(waiting, inputs.archive, &countdown)?;
-        let planned = self.plan(unpacked, inputs.manifest, &countdown)?;
+        let unpacked = self.unpack(waiting, inputs.archive.take(), &countdown)?;
+        let planned = self.plan(unpacked, inputs.manifest.take(), &countdown)?;
         let materialized = self.materialize(planned, &countdown)?;
         let staged = self.stage(materialized, &inputs.file_roots, &countdown)?;
         check_pending_end()?;
-        let running = self.launch(staged, inputs.published, &countdown)?;
-        let ended = self.supervise(running)?;
-        self.sync(ended, &inputs.file_roots)
+        self.launch(staged, std::mem::take(&mut inputs.published), &countdown)
     }
 
     fn wait_limit(&self, countdown: &Countdown) -> WaitLimit<'run> {
@@ -106,7 +116,8 @@ impl<'run> Execution<'run> {
         }
     }
 
-    /// The error of a step that may have failed since a signal ended a reader, which left the signal.
+    /// The error of a step that may have failed because a signal ended a reader, which left the signal, or a
+    /// child, which was sent it too.
     fn or_cancelled(&self, error: RunError) -> RunError {
         while let Ok(Some(signal)) = signal::take(self.signals) {
             if signal::ends_a_run(signal) {
@@ -222,8 +233,7 @@ impl<'run> Execution<'run> {
         manifest: Option<LoadedManifest>,
     ) -> Result<PlannedRun, RunError> {
         let (run, host) = (self.run, &self.resources.host);
-        let resolved = run.resolve(bundle, manifest, self.signals);
-        let mut resolved = resolved.map_err(|error| self.or_cancelled(error))?;
+        let mut resolved = run.resolve(bundle, manifest, self.signals)?;
         if let Some(staying) = run.staying() {
             staying.take_times(&mut resolved.manifest, &self.resources.group)?;
         }
@@ -250,9 +260,9 @@ impl<'run> Execution<'run> {
         if !resolved.manifest.workspace_sources.is_empty() {
             self.report.begin_phase(Phase::Sources);
         }
-        let materialized = countdown
-            .pause_during(|| run.materialize_sources(resolved, prepared, resources, self.signals));
-        let mut materialized = materialized.map_err(|error| self.or_cancelled(error))?;
+        let mut materialized = countdown.pause_during(|| {
+            run.materialize_sources(resolved, prepared, resources, self.signals)
+        })?;
         self.report.record_sources(&mut materialized);
         let mut sources = self.report.take_result(materialized.sources)?;
         if let Some(learning) = run.learning() {

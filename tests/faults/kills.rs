@@ -80,6 +80,28 @@ fn a_run_with_a_child_killed_before_exec_fails_with_a_message_and_is_cleaned_up(
     kill_everywhere(Role::Body, killed_inside);
 }
 
+/// E-06: who ends a job may signal its processes in any order.
+#[test]
+fn a_run_whose_children_are_ended_with_it_was_cancelled() {
+    for role in [Role::Init, Role::Body] {
+        kill_everywhere(role, |stage, point| {
+            let scene = Scene::new();
+            let played = scene.play(stage, Some((point, Act::End)));
+            let done = &played.done;
+            let mut wrong = Vec::new();
+            // The child is there before the supervisor listens for signals.
+            let is_cancelled = ["cancelled", "no report"].contains(&done.outcome());
+            if played.trace.hit && !(is_cancelled && done.code == 143) {
+                let (outcome, code, said) = (done.outcome(), done.code, &done.stderr);
+                wrong.push(format!("{outcome} with exit code {code}: {said}"));
+            }
+            wrong.extend(scene.torn());
+            scene.assert_nothing_left(&[]);
+            (played.trace.hit, wrong)
+        });
+    }
+}
+
 fn killed_inside(stage: &Stage, point: &Point) -> (bool, Vec<String>) {
     let scene = Scene::new();
     let played = scene.play(stage, Some((point, Act::Kill)));

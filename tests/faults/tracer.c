@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
     if (!log_file) return 95;
     int wanted_role = atoi(argv[2]), wanted_nth = atoi(argv[4]);
     long wanted_call = atol(argv[3]);
-    int killing = !strcmp(argv[5], "kill"), error = atoi(argv[5]);
+    int ending = !strcmp(argv[5], "end"), killing = ending || !strcmp(argv[5], "kill"), error = atoi(argv[5]);
     int recording = wanted_role < 0, status, result = 94;
 
     pid_t first = fork();
@@ -227,6 +227,7 @@ int main(int argc, char **argv) {
                     if (process->role == wanted_role && process->call == wanted_call && nth == wanted_nth) {
                         fprintf(log_file, "hit %d\n", process->role);
                         if (killing) {
+                            if (ending) kill(first, SIGTERM);
                             kill(pid, SIGKILL);
                         } else {
                             regs.orig_rax = (unsigned long long)-1;

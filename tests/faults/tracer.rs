@@ -36,6 +36,8 @@ pub struct Point {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     Kill,
+    /// SIGTERM to the supervisor, and then SIGKILL to the process.
+    End,
     /// The result, instead of executing the call.
     Fail(rustix::io::Errno),
 }
@@ -66,6 +68,7 @@ pub fn words(log: &Path, what: Option<(&Point, Act)>) -> Vec<String> {
         Some((point, act)) => {
             let act = match act {
                 Act::Kill => "kill".to_owned(),
+                Act::End => "end".to_owned(),
                 Act::Fail(errno) => errno.raw_os_error().to_string(),
             };
             let role = (point.role as i32).to_string();

@@ -6,10 +6,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::runtime::Runtime;
 use support::invariants::living;
+use support::processes::status;
 use support::{Ground, Running};
 
 /// Reads the next line of the body; the final output lacks it.
@@ -146,6 +147,39 @@ fn a_signal_to_the_process_group_comes_to_the_body_once() {
     assert_eq!(done.text(), "int\nend\n");
 }
 
+fn stop(running: &mut Running<'_>) {
+    running.signal(Signal::STOP);
+    let status = format!("/proc/{}/status", running.pid());
+    running.until("its stop", || {
+        std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tT"))
+    });
+}
+
+/// E-06: Slurm with `proctrack/linuxproc` signals all processes of a job, the youngest first.
+#[test]
+fn a_run_whose_body_was_signalled_before_its_runner_was_cancelled() {
+    let ground = Ground::new();
+    let mut running = ground.command(&["run", "--", "/bin/sleep", "600"]).start();
+    running.until_body_is("sleep");
+    stop(&mut running);
+    for pid in living(ground.marker()) {
+        if status(pid, "Name").as_deref() == Some("sleep") {
+            kill_process(Pid::from_raw(pid).expect("a pid"), Signal::TERM).expect("sent");
+        }
+    }
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    running.until("the end of the sandbox", || {
+        let children = std::fs::read_to_string(&children).expect("readable");
+        let mut children = children.split_whitespace().map(str::parse);
+        children.all(|pid| {
+            status(pid.expect("a pid"), "State").is_some_and(|state| state.starts_with('Z'))
+        })
+    });
+    running.signal(Signal::TERM);
+    running.signal(Signal::CONT);
+    running.done().assert_outcome("cancelled", 143);
+}
+
 /// E-06: also while the runner reads the bundle.
 #[test]
 fn a_signal_ends_a_runner_that_waits_for_its_bundle() {
@@ -209,11 +243,7 @@ fn a_runner_that_was_stopped_goes_on() {
         .command(&["run", "--", "/bin/sh", "-c", "sleep 0.5; echo end"])
         .start();
     running.until("the body", || !living(ground.marker()).is_empty());
-    running.signal(Signal::STOP);
-    let status = format!("/proc/{}/status", running.pid());
-    running.until("its stop", || {
-        std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tT"))
-    });
+    stop(&mut running);
     running.signal(Signal::CONT);
     let done = running.done();
     done.assert_exited(0);

@@ -55,7 +55,7 @@ use invariants::Before;
 /// A run that takes longer hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(120);
 /// A variable that marks every process of a case: its value is unique.
-const MARKER: &str = "RUNNER_TEST_MARKER";
+pub const MARKER: &str = "RUNNER_TEST_MARKER";
 /// A value in the runner's own environment that must not appear anywhere.
 const CANARY_VARIABLE: &str = "RUNNER_TEST_CANARY_SECRET";
 

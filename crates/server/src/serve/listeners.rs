@@ -116,7 +116,7 @@ fn default_socket() -> PathBuf {
     };
     let uid = rustix::process::geteuid();
     let directory = absolute("RUNNER_OPT_RUNTIME_DIRECTORY").unwrap_or_else(|| {
-        match absolute("XDG_RUNTIME_DIR") {
+        match absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()) {
             _ if uid.is_root() => PathBuf::from("/run/runner"),
             Some(directory) => directory.join("runner"),
             None => PathBuf::from(format!("/tmp/runner-{}", uid.as_raw())),

@@ -101,6 +101,7 @@ pub fn watch(
     while !watch.is_done() {
         watch.turn()?;
     }
+    watch.take_signals(Instant::now())?;
     if let Some(audit) = &mut watch.audit {
         audit.drain(milliseconds(started.elapsed()));
     }
@@ -382,6 +383,8 @@ impl Watch<'_, '_, '_> {
         while self.ended_at.is_none() {
             self.receive(now)?;
         }
+        // Who signals all processes of a job signals the body too, and maybe sooner.
+        self.take_signals(now)?;
         let ended = self.launched.child.reap()?;
         self.observed.init_status = Some(ended.raw_status);
         self.observed.waited_cpu_us = Some((ended.user_time_us, ended.system_time_us));
@@ -412,6 +415,7 @@ impl Watch<'_, '_, '_> {
                 continue;
             }
             if self.init_gone {
+                self.blame_end_on(number);
                 // The body has ended; do not wait for the reader of its output.
                 self.close_streams();
             } else if self.stopping_since.is_some() {
@@ -421,6 +425,14 @@ impl Watch<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A body that the same signal has ended was cancelled with the run.
+    fn blame_end_on(&mut self, number: i32) {
+        let by_signal = self.observed.raw_status.map(|status| status & 0x7f);
+        if self.observed.reason.is_none() && by_signal == Some(number) {
+            self.observed.reason = Some(Reason::Cancelled(number));
+        }
     }
 
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {

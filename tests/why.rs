@@ -409,3 +409,60 @@ fn an_answer_is_five_lines_at_most_and_names_a_run_that_would_not_start() {
     assert_eq!(code, Some(125));
     assert!(messages.contains("did you mean `ptrace`?"), "{messages}");
 }
+
+#[test]
+fn a_run_of_the_history_is_explained_as_json_too() {
+    let ground = Ground::new();
+    let state = ground.path("state");
+    let say = |words: &[&str]| {
+        let mut command = Command::new(runner());
+        command
+            .args(words)
+            .env("RUNNER_OPT_STATE_DIRECTORY", &state);
+        command
+            .stdin(Stdio::null())
+            .output()
+            .expect("the runner starts")
+    };
+    let body = ["run", "--report-denials", "--", "unshare", "-U", "true"];
+    assert!(!say(&body).status.success());
+    let text = String::from_utf8(say(&["why", "last"]).stdout).expect("text");
+    let printed = say(&["why", "last", "--json"]);
+    assert_eq!(
+        (printed.status.code(), &*printed.stderr),
+        (Some(0), &b""[..])
+    );
+    let report: Value = serde_json::from_slice(&printed.stdout).expect("a document");
+    assert!(SCHEMA.is_valid(&report), "{report:#}");
+    let run = &report["run"];
+    let line = |label: &str, value: &Value| {
+        let value = value.as_str().expect("text");
+        let line = format!("{label:<10}{value}");
+        assert!(
+            text.lines().any(|shown| shown.starts_with(&line)),
+            "{line}: {text}"
+        );
+    };
+    line("run", &run["run_id"]);
+    line("ended", &run["ended"]);
+    line("denied", &run["denied"][0]["what"]);
+    line("change", &run["denied"][0]["change"]);
+    line("unseen", &run["unseen"][0]["kind"]);
+    assert_eq!(run["argv"], serde_json::json!(["unshare", "-U", "true"]));
+
+    // A file, beside the text; a run that is not there.
+    let file = ground.path("why.json");
+    let flag = format!("--json={}", file.display());
+    assert_eq!(say(&["why", "last", &flag]).stdout, text.as_bytes());
+    let written: Value =
+        serde_json::from_slice(&fs::read(&file).expect("read")).expect("a document");
+    assert_eq!(written, report);
+    let missing = say(&["why", "zz", "--json"]);
+    let report: Value = serde_json::from_slice(&missing.stdout).expect("a document");
+    assert!(SCHEMA.is_valid(&report), "{report:#}");
+    assert_eq!(
+        (missing.status.code(), &report["run"]),
+        (Some(125), &Value::Null)
+    );
+    assert!(report["error"]["code"].is_string(), "{report}");
+}

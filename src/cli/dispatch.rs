@@ -99,7 +99,8 @@ fn dispatch_verb(words: &[OsString], readiness: Option<Readiness>) -> u8 {
         Verb::Plan(invocation) => plan::plan(*invocation, context),
         Verb::Why(arguments) => match arguments.run() {
             Some(run) => with_policy(&arguments.flags.common, context, |caller, _, printer| {
-                history::explain(&run.to_string_lossy(), caller, printer)
+                let json = arguments.flags.report.json.as_deref();
+                history::explain(&run.to_string_lossy(), json, caller, printer)
             }),
             None => why::why(*arguments, context),
         },

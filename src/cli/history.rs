@@ -1,18 +1,20 @@
 //! `runner ps`, `runner inspect`, `runner logs` and `runner report`: the history of this user's runs.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use crate::cli::args::CommonFlags;
+use crate::cli::exit_code::FAILED;
 use crate::cli::output::{OutputFlags, render, to_json};
 use crate::cli::page_target::PageTarget;
 use crate::cli::print::{Printer, write_body_errors};
-use crate::cli::report_target::OUTPUT;
+use crate::cli::report_target::{OUTPUT, ReportTarget};
 use crate::cli::why_run;
 use crate::run::verbs::history::{RecordedRuns, RecordedStream, read_output};
 use serde_json::Value;
 use spec::history::{ListedRun, RunListing};
 use spec::report::{ErrorReport, WarningReport};
 use spec::request::Caller;
+use spec::why_report::WhyReport;
 
 #[derive(Debug, clap::Args)]
 pub struct Ps {
@@ -65,8 +67,32 @@ pub(super) fn inspect(args: &Inspect, caller: &Caller, printer: &Printer) -> u8 
 
 /// `runner why RUN`. Returns the exit code.
 #[must_use]
-pub(super) fn explain(run: &str, caller: &Caller, printer: &Printer) -> u8 {
-    show(run, caller, printer, why_run::text)
+pub(super) fn explain(run: &str, json: Option<&OsStr>, caller: &Caller, printer: &Printer) -> u8 {
+    let target = match json.map(ReportTarget::open).transpose() {
+        Ok(target) => target,
+        Err(error) => return printer.problem("refused", &error.report()),
+    };
+    let history = match RecordedRuns::read(caller) {
+        Ok(history) => history,
+        Err(error) => return printer.failure(&error.report()),
+    };
+    let document = match history.find(run) {
+        Ok(report) => WhyReport::about_run(why_run::explain(report)),
+        Err(error) => WhyReport::refused(error),
+    };
+    if let Some(target) = &target
+        && let Err(error) = target.write(&document)
+    {
+        return printer.failure(&error.report());
+    }
+    match (&document.run, &document.error) {
+        // Standard output gets one document only.
+        (Some(_), _) if matches!(target, Some(ReportTarget::StandardOutput)) => 0,
+        (Some(run), _) => printer.document(&why_run::text(run), 0),
+        (None, error) => error
+            .as_ref()
+            .map_or(FAILED, |error| printer.problem("refused", error)),
+    }
 }
 
 fn show(run: &str, caller: &Caller, printer: &Printer, text: fn(&Value) -> String) -> u8 {

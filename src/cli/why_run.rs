@@ -4,20 +4,57 @@ use serde_json::Value;
 
 use crate::cli::print::{columns, escape_hidden};
 use crate::page;
+use spec::why_report::{ExplainedDenial, ExplainedRun, Unseen};
 
 const LABEL_COLUMNS: usize = 10;
 /// Denials that are shown; one more line counts the rest.
 const DENIALS_SHOWN: usize = 5;
 
-/// The lines about a `report` of the history. Its text may come from the body.
-pub(super) fn text(report: &Value) -> String {
-    let mut rows = vec![("run", run(report))];
-    rows.extend(ended(report));
-    rows.extend(denied(report));
+/// Explains a `report` of the history.
+pub(super) fn explain(report: &Value) -> ExplainedRun {
+    let words = report["argv"].as_array().into_iter().flatten();
+    let (ended, change) = ended(report);
     // Nothing could be denied before the body's start.
-    if report["exit"].is_object() {
-        rows.extend(unseen(report));
+    let has_started = report["exit"].is_object();
+    ExplainedRun {
+        run_id: word(report, "run_id").to_owned(),
+        argv: words.filter_map(Value::as_str).map(str::to_owned).collect(),
+        ended,
+        change,
+        denied: denied(report),
+        unseen: if has_started {
+            unseen(report)
+        } else {
+            Vec::new()
+        },
     }
+}
+
+/// The lines about a run. Their text may come from the body.
+pub(super) fn text(run: &ExplainedRun) -> String {
+    let words = [&run.run_id].into_iter().chain(&run.argv);
+    let words: Vec<&str> = words.map(String::as_str).collect();
+    let change = |change: &Option<String>| change.clone().map(|change| ("change", change));
+    let mut rows = vec![("run", words.join(" ")), ("ended", run.ended.clone())];
+    rows.extend(change(&run.change));
+    for denial in run.denied.iter().take(DENIALS_SHOWN) {
+        let errno = denial.errno.as_ref().map(|errno| format!(", {errno}"));
+        let denied = format!(
+            "{}{}, {} × ({})",
+            denial.what,
+            errno.unwrap_or_default(),
+            denial.count,
+            denial.rule,
+        );
+        rows.push(("denied", denied));
+        rows.extend(change(&denial.change));
+    }
+    if let more @ 1.. = run.denied.len().saturating_sub(DENIALS_SHOWN) {
+        let shown = format!("{more} more: runner inspect {}", run.run_id);
+        rows.push(("denied", shown));
+    }
+    let unseen = run.unseen.iter();
+    rows.extend(unseen.map(|Unseen { kind, reason }| ("unseen", format!("{kind}: {reason}"))));
     let line = |(label, value): (&str, String)| {
         format!(
             "{}{}\n",
@@ -32,17 +69,10 @@ fn word<'report>(value: &'report Value, key: &str) -> &'report str {
     value[key].as_str().unwrap_or_default()
 }
 
-fn run(report: &Value) -> String {
-    let words = report["argv"].as_array().into_iter().flatten();
-    let words = words.filter_map(Value::as_str);
-    let id = word(report, "run_id");
-    [id].into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
 /// How it ended, and what changes that.
-fn ended(report: &Value) -> Vec<(&'static str, String)> {
+fn ended(report: &Value) -> (String, Option<String>) {
     let error = &report["error"];
-    let (how, change) = match (error["message"].as_str(), page::verdict(report)) {
+    match (error["message"].as_str(), page::verdict(report)) {
         (Some(message), _) => {
             let outcome = word(report, "outcome");
             let how = format!("{outcome}: {message} ({})", word(error, "code"));
@@ -51,46 +81,37 @@ fn ended(report: &Value) -> Vec<(&'static str, String)> {
         (None, Ok(verdict)) => (verdict.sentence, verdict.change),
         // The record of another version.
         (None, Err(_)) => (word(report, "outcome").to_owned(), None),
-    };
-    let change = change.map(|change| ("change", change));
-    [("ended", how)].into_iter().chain(change).collect()
+    }
 }
 
-/// The most frequent denials, each with what changes it.
-fn denied(report: &Value) -> Vec<(&'static str, String)> {
-    let mut denials: Vec<&Value> = report["denials"].as_array().into_iter().flatten().collect();
-    let count = |denial: &Value| denial["count"].as_u64().unwrap_or(0);
-    denials.sort_by_key(|denial| std::cmp::Reverse(count(denial)));
-    let mut rows = Vec::new();
-    for denial in denials.iter().take(DENIALS_SHOWN) {
-        let errno = denial["errno"].as_str().map(|errno| format!(", {errno}"));
+fn denied(report: &Value) -> Vec<ExplainedDenial> {
+    let denials = report["denials"].as_array().into_iter().flatten();
+    let explained = denials.map(|denial| {
+        let text = |key: &str| denial[key].as_str().map(str::to_owned);
         let what = ["kind", "operation", "object"].map(|key| word(denial, key));
         let what: Vec<&str> = what.into_iter().filter(|word| !word.is_empty()).collect();
-        let denied = format!(
-            "{}{}, {} × ({})",
-            what.join(" "),
-            errno.unwrap_or_default(),
-            count(denial),
-            denial["reason"].as_str().unwrap_or(word(denial, "rule")),
-        );
-        rows.push(("denied", denied));
-        if let Some(hint) = denial["hint"].as_str() {
-            rows.push(("change", hint.to_owned()));
+        ExplainedDenial {
+            what: what.join(" "),
+            errno: text("errno"),
+            count: denial["count"].as_u64().unwrap_or(0),
+            rule: text("reason").or_else(|| text("rule")).unwrap_or_default(),
+            change: text("hint"),
         }
-    }
-    if let more @ 1.. = denials.len().saturating_sub(DENIALS_SHOWN) {
-        let shown = format!("{more} more: runner inspect {}", word(report, "run_id"));
-        rows.push(("denied", shown));
-    }
-    rows
+    });
+    let mut denied: Vec<_> = explained.collect();
+    denied.sort_by_key(|denial| std::cmp::Reverse(denial.count));
+    denied
 }
 
 /// What the run did not observe: nothing is known about denials of these kinds.
-fn unseen(report: &Value) -> Vec<(&'static str, String)> {
+fn unseen(report: &Value) -> Vec<Unseen> {
     let kinds = report["observation"].as_object().into_iter().flatten();
     kinds
         .filter(|(_, kind)| word(kind, "state") != "observed")
-        .map(|(name, kind)| ("unseen", format!("{name}: {}", word(kind, "reason"))))
+        .map(|(name, kind)| Unseen {
+            kind: name.clone(),
+            reason: word(kind, "reason").to_owned(),
+        })
         .collect()
 }
 
@@ -125,7 +146,7 @@ mod tests {
                 "network": {"state": "observed", "reason": null},
             },
         });
-        let shown = text(&report);
+        let shown = text(&explain(&report));
         let head: Vec<&str> = shown.lines().take(8).collect();
         let expected = [
             "run       01a python3 x.py",
@@ -159,7 +180,7 @@ mod tests {
         let expected = "run       01a python3\n\
                         ended     The memory limit of 64 MiB (set by a flag) ended the body after 1.2 s.\n\
                         change    --memory sets it\n";
-        assert_eq!(text(&report), expected);
+        assert_eq!(text(&explain(&report)), expected);
     }
 
     #[test]
@@ -173,7 +194,7 @@ mod tests {
         let expected = "run       01a\n\
                         ended     The sandbox ended after 1 s: no command ran for its --idle-timeout.\n\
                         change    --idle-timeout sets it\n";
-        assert_eq!(text(&report), expected);
+        assert_eq!(text(&explain(&report)), expected);
     }
 
     #[test]
@@ -184,6 +205,6 @@ mod tests {
         });
         let expected =
             "run       01a\nended     refused: /x is missing (mount_missing)\nchange    make it\n";
-        assert_eq!(text(&report), expected);
+        assert_eq!(text(&explain(&report)), expected);
     }
 }

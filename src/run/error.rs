@@ -35,6 +35,10 @@ use store::HistoryError;
 /// Warning code of a run that timed out before its body started.
 pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
+pub(crate) const RUNTIME_DIRECTORY_UNUSABLE: &str = "runtime_directory_unusable";
+pub(crate) const RUNTIME_DIRECTORY_HINT: &str =
+    "set RUNNER_OPT_RUNTIME_DIRECTORY to a directory of your own";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     #[error(transparent)]
@@ -376,7 +380,7 @@ impl RunError {
             Self::Argument { code, .. } => code,
             Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code(),
             Self::Cgroup(_) => "cgroup_failed",
-            Self::Records(_) => "runtime_directory_unusable",
+            Self::Records(_) => RUNTIME_DIRECTORY_UNUSABLE,
             Self::Host { .. } => "host_failed",
             Self::InitDied { .. } => "init_died",
             Self::Unkillable => "unkillable",
@@ -422,9 +426,7 @@ impl RunError {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }
             Self::Program { hint, .. } => Some(hint.clone()),
-            Self::Records(_) => {
-                Some("set RUNNER_OPT_RUNTIME_DIRECTORY to a directory of your own".to_owned())
-            }
+            Self::Records(_) => Some(RUNTIME_DIRECTORY_HINT.to_owned()),
             _ => None,
         }
     }

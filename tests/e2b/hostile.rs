@@ -165,7 +165,7 @@ fn a_port_of_a_sandbox_is_for_clients_with_its_token() {
 #[test]
 fn a_supervisor_that_does_not_answer_holds_up_no_call_about_another_sandbox() {
     let mut service = Service::new();
-    service.create();
+    let silent_one = service.create();
     let silent = service.api.host.supervisor();
     let one = service.create();
     kill_process(silent, Signal::STOP).expect("stopped");
@@ -173,6 +173,15 @@ fn a_supervisor_that_does_not_answer_holds_up_no_call_about_another_sandbox() {
     let path = format!("/sandboxes/{}", one.id);
     let found = service.control("GET", &path, None).expect(200).json();
     assert_eq!(found["sandboxID"], json!(one.id));
+    let list = service
+        .control("GET", "/v2/sandboxes", None)
+        .expect(200)
+        .json();
+    let ids = list.as_array().expect("a list").iter();
+    let ids: Vec<_> = ids.map(|row| row["sandboxID"].clone()).collect();
+    assert_eq!(ids, [json!(one.id)]);
+    let silent_path = format!("/sandboxes/{}", silent_one.id);
+    service.control("GET", &silent_path, None).expect(504);
     service.envd(&one, &[], "/health", None).expect(204);
     let timeout = json!({ "timeout": 60 });
     let moved = service.control("POST", &format!("{path}/timeout"), Some(&timeout));

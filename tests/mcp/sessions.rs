@@ -83,7 +83,7 @@ fn nobody_reaches_the_session_of_another() {
     assert_eq!(two.expect(400).code(), "session");
     // A client with the token sees the sandboxes of sessions in no other call either.
     let listed = server.ask(Way::Tcp, "/v1/sandboxes", &[], None).expect(200);
-    assert_eq!(listed.json(), json!({"sandboxes": []}));
+    assert_eq!(listed.json(), json!({"sandboxes": [], "unresponsive": []}));
     for name in [sandbox, other] {
         let path = format!("/v1/sandboxes/{name}");
         server.ask(Way::Tcp, &path, &[], None).expect(404);
@@ -195,10 +195,11 @@ fn a_server_that_ends_removes_all_sandboxes() {
 #[test]
 fn the_next_server_removes_the_sandboxes_of_a_killed_one() {
     let host = Host::new();
+    host.create("mcp.own", &[]);
+    let silent = host.supervisor();
     let other = Server::start_at(&host, "other.sock", "[]", &[]);
     let kept = other.open(Way::Tcp);
     kept.shell("echo kept > /tmp/file");
-    host.create("mcp.own", &[]);
     let server = Server::start(&host, "[]", &[]);
     let lost = server.open(Way::Tcp);
     lost.call(
@@ -212,7 +213,10 @@ fn the_next_server_removes_the_sandboxes_of_a_killed_one() {
     server.signal(Signal::KILL);
     assert_eq!(server.wait(), None);
     assert_eq!(names(&host).len(), 4);
+    // A supervisor that does not answer holds up nothing.
+    kill_process(silent, Signal::STOP).expect("stopped");
     let next = Server::start(&host, "[]", &[]);
+    kill_process(silent, Signal::CONT).expect("continued");
     assert_eq!(names(&host).len(), 2);
     assert_eq!(kept.shell("cat /tmp/file")["stdout"], "kept\n");
     // As the protocol says, a client then begins a new session.

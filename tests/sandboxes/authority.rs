@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sys::link::{self, Message};
 
@@ -15,13 +16,23 @@ pub fn connect(host: &Host) -> OwnedFd {
     let [file] = &host.files("sandboxes")[..] else {
         panic!("not one socket");
     };
+    connect_with(host, file, SocketFlags::CLOEXEC).expect("connected")
+}
+
+/// A connection to the socket `file`; `None`: too many wait already.
+pub fn connect_at_once(host: &Host, file: &str) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match connect_with(host, file, flags) {
+        Err(Errno::AGAIN) => None,
+        connected => Some(connected.expect("connected")),
+    }
+}
+
+fn connect_with(host: &Host, file: &str, flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let path = host.runtime_directory().join("sandboxes").join(file);
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let socket = socket.expect("made");
-    rustix::net::connect(&socket, &SocketAddrUnix::new(&path).expect("an address"))
-        .expect("connected");
-    socket
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(&path)?)?;
+    Ok(socket)
 }
 
 /// The answer: its kind and first value, or `None` if the connection was closed.

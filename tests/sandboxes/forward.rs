@@ -11,6 +11,7 @@ use sys::link::{self, Message};
 use crate::authority::{MALFORMED, VERSION, answer, connect};
 use crate::host::{Host, Running};
 use support::invariants::eventually;
+use support::tcp::connections_send_at_once;
 use support::{has_cgroup, skip};
 
 /// A process that forwards; it ends with the sandbox.
@@ -141,6 +142,21 @@ fn the_end_of_one_direction_leaves_the_other_open_for_many_at_once() {
         stream.shutdown(Shutdown::Write).expect("shut down");
         assert_eq!(rest(stream), number.to_string().into_bytes());
     }
+    assert_eq!(forwarding.kill(), "");
+}
+
+/// A small piece that follows another would wait for its acknowledgement otherwise.
+#[test]
+fn both_ends_of_a_connection_send_at_once() {
+    let host = one();
+    serve(&host, "echo", 8000);
+    let (forwarding, address) = Forwarding::of(&host, 8000);
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.write_all(b"x").expect("written");
+    stream.read_exact(&mut [0]).expect("read");
+    let pid = rustix::process::Pid::from_child(&forwarding.0.child);
+    assert_eq!(connections_send_at_once(pid), [true; 2]);
+    drop(stream);
     assert_eq!(forwarding.kill(), "");
 }
 

@@ -34,6 +34,7 @@ mod records;
 mod snapshots;
 mod terminal;
 mod timeouts;
+mod unresponsive;
 mod update;
 mod watch;
 

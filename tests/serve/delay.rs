@@ -2,30 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, getpeername, sockopt};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::json;
+use support::tcp::connections_send_at_once;
 
 use crate::access::{TOKEN, Tcp};
 use crate::ports;
-
-/// Copies of the sockets of a process that are connected by TCP.
-fn connections(pid: Pid) -> Vec<OwnedFd> {
-    let process = pidfd_open(pid, PidfdFlags::empty()).expect("opened");
-    let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).expect("there");
-    let numbers = files.filter_map(|file| file.ok()?.file_name().to_str()?.parse().ok());
-    // One may be closed meanwhile.
-    let copies =
-        numbers.filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok());
-    let is_tcp = |socket: &OwnedFd| {
-        let family = sockopt::socket_domain(socket).ok();
-        let has_peer = getpeername(socket).is_ok();
-        has_peer && [Some(AddressFamily::INET), Some(AddressFamily::INET6)].contains(&family)
-    };
-    copies.filter(is_tcp).collect()
-}
 
 /// A connection that has sent this, and has got an answer that ends so.
 fn ask(tcp: &Tcp, call: &str, headers: &str, end: &str) -> TcpStream {
@@ -55,10 +37,8 @@ fn connections_of_clients_and_to_ports_of_sandboxes_send_at_once() {
     let upgrade = "Connection: Upgrade\r\nUpgrade: echo\r\n";
     let path = "GET /v1/sandboxes/one/ports/8000/upgrade";
     let upgraded = ask(&tcp, path, upgrade, "ready");
-    let found = connections(tcp.api.server.pid());
-    let sends_at_once = |socket: &OwnedFd| sockopt::tcp_nodelay(socket).expect("an option");
     assert_eq!(
-        found.iter().map(sends_at_once).collect::<Vec<_>>(),
+        connections_send_at_once(tcp.api.server.pid()),
         [true; 3],
         "two of clients, one to the port"
     );

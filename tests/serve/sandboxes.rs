@@ -179,7 +179,21 @@ fn a_supervisor_that_does_not_answer_holds_up_no_other_sandbox() {
     done.expect(200);
     let metrics = api.get("/metrics").expect(200).text();
     assert!(metrics.contains("\nrunner_serve_calls 0\n"), "{metrics}");
-    assert!(!metrics.contains("runner_sandboxes"), "{metrics}");
+    assert!(
+        metrics.contains("\nrunner_sandboxes 2\n")
+            && metrics.contains("\nrunner_sandboxes_unresponsive 1\n"),
+        "{metrics}"
+    );
+    // Nor the list, which names it.
+    let list = api.get("/v1/sandboxes").expect(200).json();
+    let names = |list: &serde_json::Value| {
+        let rows = list.as_array().expect("a list").iter();
+        rows.map(|row| row["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&list["sandboxes"]), ["one"]);
+    assert_eq!(names(&list["unresponsive"]), ["silent"]);
+    let unresponsive = api.get("/v1/sandboxes/silent").expect(504);
+    assert_eq!(unresponsive.code(), "sandbox_unresponsive");
     // It counts, and so does one whose supervisor was killed until its init has ended.
     api.create("two");
     let refused = api.post("/v1/sandboxes", &json!({ "name": "three" }));

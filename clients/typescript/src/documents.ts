@@ -534,6 +534,14 @@ export type SandboxName = string;
 /** By their names. */
 export type Labels = Record<string, string>;
 
+/** A sandbox whose supervisor does not answer: the host has stopped it, or is overloaded. */
+export interface UnresponsiveSandbox {
+  /** The name. */
+  readonly name: SandboxName;
+  /** The id of its run: lower-case ULID. */
+  readonly run_id: string;
+}
+
 /** The JSON document about one run. */
 export interface Report {
   /** `SCHEMA_VERSION`. */
@@ -614,6 +622,8 @@ export interface Report {
 export interface SandboxListing {
   /** The sandboxes of this user, by name. */
   readonly sandboxes: SandboxState[];
+  /** Those whose supervisors did not answer in 5 s, by name. */
+  readonly unresponsive: UnresponsiveSandbox[];
 }
 
 /** What `runner sandbox exec --json` writes: how the command ended, which its exit code alone does not tell. */

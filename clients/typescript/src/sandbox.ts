@@ -282,9 +282,17 @@ export class Sandbox implements AsyncDisposable {
 
   /** The sandbox and its commands as `runner sandbox ls` lists them; `null`: it has ended. */
   async state(): Promise<SandboxState | null> {
-    const done = await this.call("ls", ["--json"]);
+    const done = await this.program.call(["sandbox", "ls", "--json", "--", this.name]);
+    if (done.code !== 0) {
+      const error = refusal(done.code, done.stderr.kept);
+      if (error.code === "no_sandbox" || error.code === "sandbox_ending") return null;
+      throw error;
+    }
     const listing = JSON.parse(done.stdout.kept.toString("utf8")) as SandboxListing;
-    return listing.sandboxes.find(({ name }) => name === this.name) ?? null;
+    if (listing.unresponsive.length > 0) {
+      throw new RunnerError("sandbox_unresponsive", `the supervisor of ${this.name} does not answer`);
+    }
+    return listing.sandboxes[0] ?? null;
   }
 
   /** The commands that run, and the last that have ended. */

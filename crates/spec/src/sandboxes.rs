@@ -392,6 +392,19 @@ pub struct PrivatePlace {
 pub struct SandboxListing {
     /// The sandboxes of this user, by name.
     pub sandboxes: Vec<SandboxState>,
+    /// Those whose supervisors did not answer in 5 s, by name.
+    #[serde(default)]
+    pub unresponsive: Vec<UnresponsiveSandbox>,
+}
+
+/// A sandbox whose supervisor does not answer: the host has stopped it, or is overloaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UnresponsiveSandbox {
+    /// The name.
+    pub name: SandboxName,
+    /// The id of its run: lower-case ULID.
+    pub run_id: String,
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The answer of `runner why`: whether a body may use a path, a host or a system call, and which rule
-//! decides. Its schema is `schemas/why.schema.json`.
+//! decides; or how a run ended, and what it was denied. Its schema is `schemas/why.schema.json`.
 //!
 //! `decided_by` has the values of the plan: `fixed`, `default`, a flag, a manifest key, `host-policy`.
 
@@ -9,7 +9,7 @@ use crate::egress::EgressRule;
 use crate::report::{ErrorReport, WarningReport};
 
 /// Version of the document format. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "1.1";
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,12 +55,58 @@ impl Operation {
 pub struct WhyReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,
-    /// The answer; `null`: the run is refused before it can be decided.
+    /// The answer; `null`: the run is refused before it can be decided, or `run` is the answer.
     pub answer: Option<Answer>,
+    /// A run of the history; `null`: the question was another one.
+    pub run: Option<ExplainedRun>,
     /// Why the run would not be started; `null`: it would be.
     pub error: Option<ErrorReport>,
     /// Warnings.
     pub warnings: Vec<WarningReport>,
+}
+
+/// How a run ended, and what it was denied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ExplainedRun {
+    /// The id of the run, by which `runner inspect` prints its report.
+    pub run_id: String,
+    /// The program and its arguments, escaped.
+    pub argv: Vec<String>,
+    /// How it ended, in words.
+    pub ended: String,
+    /// What changes that; `null`: nothing does, or nothing needs to.
+    pub change: Option<String>,
+    /// What was denied, the most frequent first.
+    pub denied: Vec<ExplainedDenial>,
+    /// Kinds of denials that were not observed, so that `denied` may lack some.
+    pub unseen: Vec<Unseen>,
+}
+
+/// A denied operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ExplainedDenial {
+    /// Kind, operation and object, such as `file read /etc/shadow`.
+    pub what: String,
+    /// The error that the body got; `null`: not of hosts.
+    pub errno: Option<String>,
+    /// Number of attempts.
+    pub count: u64,
+    /// The rule, or the reason of a denied host.
+    pub rule: String,
+    /// What changes it.
+    pub change: Option<String>,
+}
+
+/// A kind of denials that was not observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Unseen {
+    /// `network`, `syscalls`, `files` and the like, as in `observation` of the report.
+    pub kind: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// The chain of decisions.
@@ -150,7 +196,20 @@ impl WhyReport {
         Self {
             schema_version: SCHEMA_VERSION,
             answer: None,
+            run: None,
             error: Some(error),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The document about a run of the history.
+    #[must_use]
+    pub fn about_run(run: ExplainedRun) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            answer: None,
+            run: Some(run),
+            error: None,
             warnings: Vec::new(),
         }
     }

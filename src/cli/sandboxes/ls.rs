@@ -3,15 +3,16 @@
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
 use crate::cli::sandboxes::parse_name;
-use crate::run::verbs::sandboxes;
+use crate::run::verbs::sandbox_list;
 use spec::labels::LabelFilter;
-use spec::report::ErrorReport;
+use spec::report::{ErrorReport, WarningReport};
 use spec::request::Caller;
-use spec::sandboxes::{SandboxListing, SandboxName, SandboxState};
+use spec::sandboxes::{SandboxListing, SandboxName, SandboxState, UnresponsiveSandbox};
 use spec::units::count;
 
 pub(super) const HELP: &str = "\
-With several filters, a sandbox has to match all of them.
+With several filters, a sandbox has to match all of them. One whose supervisor does not answer in
+5 s is listed as unresponsive, but not with a filter, as its labels are not known.
 
 Examples:
   runner sandbox ls
@@ -43,29 +44,32 @@ fn read_filter(text: &str) -> Result<LabelFilter, String> {
 pub(super) fn list(args: &Ls, caller: &Caller, printer: &Printer) -> Result<u8, ErrorReport> {
     let names = args.sandboxes.iter().map(|name| parse_name(name));
     let names: Vec<SandboxName> = names.collect::<Result<_, _>>()?;
-    let listed = match names.is_empty() {
-        true => sandboxes::list(caller),
-        false => names
-            .iter()
-            .map(|name| sandboxes::state(caller, name))
-            .collect(),
-    };
-    let mut sandboxes = listed.map_err(|error| error.report())?;
+    let listed = sandbox_list::list(caller, &names);
+    let mut listing = listed.map_err(|error| error.report())?;
     let is_wanted = |state: &SandboxState| {
         let mut filters = args.filter.iter();
         filters.all(|filter| filter.matches(&state.labels))
     };
-    sandboxes.retain(is_wanted);
-    let listing = SandboxListing { sandboxes };
+    listing.sandboxes.retain(is_wanted);
     let is_filtered = !args.filter.is_empty();
+    if is_filtered {
+        let left_out = std::mem::take(&mut listing.unresponsive);
+        printer.warnings(&left_out.iter().map(no_labels).collect::<Vec<_>>());
+    }
     let text = render(args.output.json, &listing, |listing| {
         table(listing, is_filtered)
     });
     Ok(printer.document(&text, 0))
 }
 
+fn no_labels(UnresponsiveSandbox { name, .. }: &UnresponsiveSandbox) -> WarningReport {
+    let message =
+        format!("the supervisor of the sandbox {name} does not answer: its labels are not known");
+    WarningReport::new("sandbox_unresponsive", message)
+}
+
 fn table(listing: &SandboxListing, is_filtered: bool) -> String {
-    if listing.sandboxes.is_empty() {
+    if listing.sandboxes.is_empty() && listing.unresponsive.is_empty() {
         let text = match is_filtered {
             true => "no sandbox matches\n",
             false => "no sandbox; `runner sandbox create` makes one\n",
@@ -85,7 +89,11 @@ fn table(listing: &SandboxListing, is_filtered: bool) -> String {
             end.unwrap_or_default()
         )
     });
-    rows.collect()
+    let unresponsive = listing.unresponsive.iter().map(|sandbox| {
+        let UnresponsiveSandbox { name, run_id } = sandbox;
+        format!("{:<24}  {run_id}  unresponsive\n", name.as_str())
+    });
+    rows.chain(unresponsive).collect()
 }
 
 /// About how long that is, as docker writes it.

@@ -190,9 +190,12 @@ fn failed(act: &'static str, error: &std::io::Error) -> SandboxError {
     SandboxError::call(act, sys::file::errno_of(error))
 }
 
-/// Copies in both directions, each until its end.
+/// Copies in both directions, each until its end. Each piece is sent at once, as it came.
 fn copy_both(near: &TcpStream, far: &TcpStream) {
-    let is_ready = [near, far].map(|stream| stream.set_nonblocking(false));
+    let is_ready = [near, far].map(|stream| {
+        let blocks = stream.set_nonblocking(false);
+        blocks.and_then(|()| stream.set_nodelay(true))
+    });
     if is_ready.iter().any(Result::is_err) {
         return;
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::run::error::{RUNTIME_DIRECTORY_HINT, RUNTIME_DIRECTORY_UNUSABLE};
 use crate::run::host::resources::runtime_directory;
 use sandbox::control::{Answer, CallerStreams, Client, ControlError, Refusal};
 use sandbox::prepare::BodyStreams;
@@ -16,8 +17,8 @@ use spec::limits::UNLIMITED;
 use spec::report::ErrorReport;
 use spec::request::Caller;
 use spec::sandboxes::{
-    CommandRequest, LifetimeMaximum, LogAnswer, LogRequest, NotAName, SandboxName, SandboxState,
-    UpdateAnswer, UpdateRequest,
+    CommandRequest, LifetimeMaximum, LogAnswer, LogRequest, NotAName, SandboxName, UpdateAnswer,
+    UpdateRequest,
 };
 use spec::units::milliseconds;
 use sys::terminal::RawMode;
@@ -125,7 +126,9 @@ impl SandboxError {
             },
             ControlError::Records(error) => Self::Records(error),
             ControlError::Refused(refusal) => Self::refused(name, refusal),
-            source @ (ControlError::Malformed | ControlError::Call { .. }) => Self::Control {
+            source @ (ControlError::Malformed
+            | ControlError::Unresponsive
+            | ControlError::Call { .. }) => Self::Control {
                 name: name.clone(),
                 source,
             },
@@ -136,7 +139,11 @@ impl SandboxError {
     pub(crate) fn report(&self) -> ErrorReport {
         let (code, hint) = match self {
             Self::Name(_) => ("sandbox_name", None),
-            Self::Records(_) | Self::Call { .. } => ("host_failed", None),
+            Self::Records(_) => (
+                RUNTIME_DIRECTORY_UNUSABLE,
+                Some(RUNTIME_DIRECTORY_HINT.to_owned()),
+            ),
+            Self::Call { .. } => ("host_failed", None),
             Self::NoSandbox { similar, .. } => (
                 "no_sandbox",
                 Some(match similar {
@@ -212,7 +219,7 @@ fn time_limit(timeout_ms: u64) -> String {
     }
 }
 
-fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
+pub(super) fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
     Ok(Sandboxes::open(&runtime_directory(caller))?)
 }
 
@@ -223,44 +230,20 @@ fn open(caller: &Caller) -> Result<Sandboxes, SandboxError> {
 pub(in crate::run) fn connect(caller: &Caller, name: &SandboxName) -> Result<Client, SandboxError> {
     let sandboxes = open(caller)?;
     let connected = sandboxes.connect(name);
-    connected.map_err(|error| match SandboxError::of_control(name, error) {
-        SandboxError::NoSandbox { name, .. } => {
-            let names = sandboxes.names().unwrap_or_default();
-            let known = names.iter().map(SandboxName::as_str);
-            let similar = nearest(name.as_str(), known);
-            let similar = similar.and_then(|similar| SandboxName::parse(similar).ok());
-            SandboxError::NoSandbox { name, similar }
-        }
-        error => error,
+    connected.map_err(|error| match error {
+        ControlError::NoSandbox => no_sandbox(&sandboxes, name),
+        error => SandboxError::of_control(name, error),
     })
 }
 
-/// Lists the sandboxes whose supervisors answer.
-///
-/// # Errors
-/// [`SandboxError`].
-pub(crate) fn list(caller: &Caller) -> Result<Vec<SandboxState>, SandboxError> {
-    let sandboxes = open(caller)?;
-    let mut states = Vec::new();
-    for name in sandboxes.names()? {
-        let asked = sandboxes.connect(&name).and_then(|client| client.state());
-        match asked.map_err(|error| SandboxError::of_control(&name, error)) {
-            Ok(state) => states.push(state),
-            // Killed, or it has ended meanwhile.
-            Err(SandboxError::NoSandbox { .. } | SandboxError::Ending { .. }) => (),
-            Err(error) => return Err(error),
-        }
+pub(super) fn no_sandbox(sandboxes: &Sandboxes, name: &SandboxName) -> SandboxError {
+    let all = sandboxes.all().unwrap_or_default();
+    let known = all.iter().map(|(name, _)| name.as_str());
+    let similar = nearest(name.as_str(), known);
+    SandboxError::NoSandbox {
+        name: name.clone(),
+        similar: similar.and_then(|similar| SandboxName::parse(similar).ok()),
     }
-    Ok(states)
-}
-
-/// Describes a sandbox, and asks no other.
-///
-/// # Errors
-/// [`SandboxError`].
-pub(crate) fn state(caller: &Caller, name: &SandboxName) -> Result<SandboxState, SandboxError> {
-    let asked = connect(caller, name)?.state();
-    asked.map_err(|error| SandboxError::of_control(name, error))
 }
 
 /// Ends a sandbox, and waits until nothing of it is left.

@@ -30,6 +30,7 @@ mod scripts;
 mod skips;
 mod source;
 pub mod tar;
+pub mod tcp;
 mod unique;
 
 pub use scripts::text;

@@ -219,9 +219,13 @@ class Sandbox:
 
     def state(self) -> Optional[SandboxState]:
         """The sandbox and its commands as ``runner sandbox ls`` lists them; ``None``: it has ended."""
-        listing: SandboxListing = json.loads(self._call("ls", "--json").stdout.kept)
-        named = [state for state in listing["sandboxes"] if state["name"] == self.name]
-        return named[0] if named else None
+        done = self._program.call(["sandbox", "ls", "--json", "--", self.name])
+        if done.code != 0 and done.refusal().code in ("no_sandbox", "sandbox_ending"):
+            return None
+        listing: SandboxListing = json.loads(done.check().stdout.kept)
+        if listing["unresponsive"]:
+            raise RunnerError("sandbox_unresponsive", f"the supervisor of {self.name} does not answer")
+        return listing["sandboxes"][0]
 
     def command_records(self) -> List[CommandRecord]:
         """The commands that run, and the last that have ended.

@@ -493,6 +493,15 @@ class SandboxState(TypedDict):
     """The commands that ended."""
 
 
+class UnresponsiveSandbox(TypedDict):
+    """A sandbox whose supervisor does not answer: the host has stopped it, or is overloaded."""
+
+    name: str
+    """The name."""
+    run_id: str
+    """The id of its run: lower-case ULID."""
+
+
 class Report(TypedDict):
     """The JSON document about one run."""
 
@@ -575,6 +584,8 @@ class SandboxListing(TypedDict):
 
     sandboxes: List[SandboxState]
     """The sandboxes of this user, by name."""
+    unresponsive: List[UnresponsiveSandbox]
+    """Those whose supervisors did not answer in 5 s, by name."""
 
 
 class CommandResult(TypedDict):

@@ -4,9 +4,11 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -65,6 +67,8 @@ pub enum ControlError {
     Refused(Refusal),
     #[error("the supervisor gave an answer that cannot be read")]
     Malformed,
+    #[error("the supervisor does not answer")]
+    Unresponsive,
     #[error("cannot {act}")]
     Call {
         act: &'static str,
@@ -74,7 +78,11 @@ pub enum ControlError {
 }
 
 pub(super) fn call(act: &'static str) -> impl Fn(Errno) -> ControlError {
-    move |source| ControlError::Call { act, source }
+    move |source| match source {
+        // Only calls with a time end so.
+        Errno::AGAIN => ControlError::Unresponsive,
+        source => ControlError::Call { act, source },
+    }
 }
 
 /// The address of the socket `name` in `directory`: its path may be longer than an address.
@@ -99,15 +107,26 @@ pub(crate) fn bind(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Err
 }
 
 impl Client {
-    /// Connects to the supervisor that listens on the socket `name` of `directory`.
+    /// Connects to the supervisor that listens on the socket `name` of `directory`. With a `time`, it and each
+    /// call to the supervisor take no longer.
     ///
     /// # Errors
     /// [`ControlError::NoSandbox`], also where only the socket of a killed supervisor is left, or the
     /// sandbox is being created;
-    /// [`ControlError::Call`].
-    pub(crate) fn connect(directory: BorrowedFd<'_>, name: &str) -> Result<Self, ControlError> {
+    /// [`ControlError::Unresponsive`]; [`ControlError::Call`].
+    pub(crate) fn connect(
+        directory: BorrowedFd<'_>,
+        name: &str,
+        time: Option<Duration>,
+    ) -> Result<Self, ControlError> {
         let failed = call("connect to the supervisor of the sandbox");
         let link = socket().map_err(&failed)?;
+        if time.is_some() {
+            // That of sending is that of connect(2), too.
+            for timeout in [Timeout::Send, Timeout::Recv] {
+                set_socket_timeout(&link, timeout, time).map_err(&failed)?;
+            }
+        }
         let address = address(directory, name).map_err(&failed)?;
         match rustix::net::connect(&link, &address) {
             Ok(()) => Ok(Self {

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use super::record::{Entry, RunRecord};
 use super::{RecordsError, directory, failed, is_locked};
 use crate::control::{Client, ControlError, bind};
 use spec::path::escape;
-use spec::sandboxes::SandboxName;
+use spec::sandboxes::{SandboxName, SandboxState};
 use sys::lock;
 
 const SANDBOXES: &str = "sandboxes";
@@ -144,9 +145,11 @@ impl Sandboxes {
     /// # Errors
     /// [`ControlError`].
     pub fn connect(&self, name: &SandboxName) -> Result<Client, ControlError> {
-        let all = list(&self.path, &self.sockets)?;
-        for (_, run_id) in all.into_iter().filter(|(found, _)| found == name) {
-            match Client::connect(self.sockets.as_fd(), &file_name(name, &run_id)) {
+        for (found, run_id) in self.all()? {
+            if found != *name {
+                continue;
+            }
+            match Client::connect(self.sockets.as_fd(), &file_name(name, &run_id), None) {
                 // The socket of a killed supervisor.
                 Err(ControlError::NoSandbox) => (),
                 connected => return connected,
@@ -155,14 +158,25 @@ impl Sandboxes {
         Err(ControlError::NoSandbox)
     }
 
-    /// The names that have a socket, also of killed supervisors, sorted.
+    /// Asks the supervisor of a run for its state, for at most this time.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn ask(
+        &self,
+        name: &SandboxName,
+        run_id: &str,
+        time: Duration,
+    ) -> Result<SandboxState, ControlError> {
+        let file = file_name(name, run_id);
+        Client::connect(self.sockets.as_fd(), &file, Some(time))?.state()
+    }
+
+    /// The names and run ids of the sockets, also of killed supervisors, sorted.
     ///
     /// # Errors
     /// [`RecordsError::Call`].
-    pub fn names(&self) -> Result<Vec<SandboxName>, RecordsError> {
-        let all = list(&self.path, &self.sockets)?;
-        let mut names: Vec<_> = all.into_iter().map(|(name, _)| name).collect();
-        names.dedup();
-        Ok(names)
+    pub fn all(&self) -> Result<Vec<(SandboxName, String)>, RecordsError> {
+        list(&self.path, &self.sockets)
     }
 }

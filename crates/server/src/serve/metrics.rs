@@ -96,13 +96,20 @@ impl Metrics {
             &rows.collect::<String>(),
         );
         text += &gauge("runner_serve_calls", "Calls in progress.", calls);
-        let Some(SandboxList { sandboxes }) = list else {
+        let Some(SandboxList {
+            sandboxes,
+            unresponsive,
+        }) = list
+        else {
             return text;
         };
         let paused = sandboxes.iter().filter(|sandbox| sandbox.is_paused);
         let commands = sandboxes.iter().map(|sandbox| sandbox.commands.len());
         let help = "Sandboxes of this user.";
-        text += &gauge("runner_sandboxes", help, sandboxes.len());
+        let all = sandboxes.len() + unresponsive.len();
+        text += &gauge("runner_sandboxes", help, all);
+        let help = "Sandboxes of this user whose supervisors do not answer.";
+        text += &gauge("runner_sandboxes_unresponsive", help, unresponsive.len());
         let help = "Paused sandboxes of this user.";
         text += &gauge("runner_sandboxes_paused", help, paused.count());
         let help = "Commands that run in sandboxes of this user.";

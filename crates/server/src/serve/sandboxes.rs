@@ -20,7 +20,7 @@ use super::lifetimes::{TEMPLATE, check_label_names};
 use super::query::Query;
 use super::server::{InSandbox, Server, Shared, finish_in_place};
 use super::templates::flags_for;
-use super::types::{CreateSandbox, Sandbox, SandboxList, SetTimeout};
+use super::types::{CreateSandbox, Sandbox, SandboxList, SetTimeout, UnresponsiveSandbox};
 use super::verbs::{Verbs, words};
 use spec::path::escape;
 use spec::sandboxes::SandboxName;
@@ -293,12 +293,19 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, ApiError> {
     Query::parse(request.uri().query(), &[])?;
-    let sandboxes = server.verbs.list().await?.sandboxes;
-    let sandboxes = sandboxes
-        .into_iter()
-        .filter_map(|sandbox| renamed(access, sandbox))
-        .collect();
-    Ok(json(StatusCode::OK, &SandboxList { sandboxes }))
+    let list = server.verbs.list().await?;
+    let sandboxes = list.sandboxes.into_iter();
+    let unresponsive = list.unresponsive.into_iter().filter_map(|sandbox| {
+        let name = access.shown(&sandbox.name)?.to_owned();
+        Some(UnresponsiveSandbox { name, ..sandbox })
+    });
+    let list = SandboxList {
+        sandboxes: sandboxes
+            .filter_map(|sandbox| renamed(access, sandbox))
+            .collect(),
+        unresponsive: unresponsive.collect(),
+    };
+    Ok(json(StatusCode::OK, &list))
 }
 
 pub(super) async fn get(State(server): State<Shared>, at: InSandbox) -> Result<Response, ApiError> {

@@ -72,6 +72,16 @@ pub(super) struct SetTimeout {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct SandboxList {
     pub(super) sandboxes: Vec<Sandbox>,
+    /// Those whose supervisors did not answer in 5 s.
+    pub(super) unresponsive: Vec<UnresponsiveSandbox>,
+}
+
+/// A sandbox whose supervisor does not answer.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(super) struct UnresponsiveSandbox {
+    pub(super) name: String,
+    /// The id of its run.
+    pub(super) run_id: String,
 }
 
 /// A sandbox.

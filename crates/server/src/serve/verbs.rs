@@ -140,40 +140,31 @@ impl Verbs {
         self.list_by(words(["ls", "--json"])).await
     }
 
-    /// As [`Self::list`]; `None`: a supervisor does not answer in this time.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub(super) async fn list_within(
-        &self,
-        time: Duration,
-    ) -> Result<Option<SandboxList>, ApiError> {
-        let printed = self
-            .run_watched(words(["ls", "--json"]), sleep(time))
-            .await?;
-        printed.map(|printed| read_list(&printed)).transpose()
-    }
-
     /// One sandbox of this user.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As [`Self::run`]; its supervisor does not answer.
     pub(super) async fn get(&self, name: &SandboxName) -> Result<Sandbox, ApiError> {
         let list = self.list_by(words(["ls", "--json", "--", name.as_str()]));
-        let found = list.await?.sandboxes.pop();
+        let mut list = list.await?;
+        if !list.unresponsive.is_empty() {
+            return Err(ApiError::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "sandbox_unresponsive",
+                "the supervisor of the sandbox does not answer",
+            ));
+        }
+        let found = list.sandboxes.pop();
         found.ok_or_else(|| ApiError::failed("`runner sandbox ls` did not print the sandbox"))
     }
 
     async fn list_by(&self, words: Vec<OsString>) -> Result<SandboxList, ApiError> {
-        read_list(&self.run(words).await?)
+        let printed = self.run(words).await?;
+        serde_json::from_slice(&printed.stdout).map_err(|error| {
+            let message = format!("`runner sandbox ls --json` cannot be read: {error}");
+            ApiError::failed(message)
+        })
     }
-}
-
-fn read_list(printed: &Printed) -> Result<SandboxList, ApiError> {
-    serde_json::from_slice(&printed.stdout).map_err(|error| {
-        let message = format!("`runner sandbox ls --json` cannot be read: {error}");
-        ApiError::failed(message)
-    })
 }
 
 /// What a verb printed.
@@ -316,7 +307,9 @@ fn status_of(code: &str) -> StatusCode {
         "no_listener" => StatusCode::BAD_GATEWAY,
         "sandbox_connections" => StatusCode::SERVICE_UNAVAILABLE,
         "sandbox_name" | "usage" | "env_invalid" => StatusCode::BAD_REQUEST,
-        "host_failed" | "sandbox_unusable" => StatusCode::INTERNAL_SERVER_ERROR,
+        "host_failed" | "sandbox_unusable" | "runtime_directory_unusable" => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
         "too_many_sandboxes" | "too_much_memory" | "too_many_cpus" => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }

@@ -91,12 +91,15 @@ impl Records {
         })
     }
 
-    /// Those of the list; others are forgotten. `asked` is from before the list was.
+    /// Those of the list that answer; others than those of the list are forgotten. `asked` is from before the
+    /// list was.
     pub(super) fn all_live(&self, list: SandboxList, asked: Instant) -> Vec<LiveSandbox> {
         let sandboxes = list.sandboxes.into_iter();
         let found: Vec<LiveSandbox> = sandboxes.filter_map(|one| self.live(one)).collect();
-        let ids: std::collections::HashSet<&str> =
-            found.iter().map(|live| &*live.record.id).collect();
+        let unresponsive = list.unresponsive.iter();
+        let unresponsive = unresponsive.filter_map(|one| Access::E2b.shown(&one.name));
+        let answering = found.iter().map(|live| &*live.record.id);
+        let ids: std::collections::HashSet<&str> = answering.chain(unresponsive).collect();
         lock(&self.0).retain(|id, record| ids.contains(&**id) || record.remembered >= asked);
         found
     }

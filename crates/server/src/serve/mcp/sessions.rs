@@ -33,8 +33,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Most sessions that begin at once; further ones wait.
 const OPENINGS_MAX: u32 = 8;
-/// How long the start of the server waits for a list of the sandboxes that are left.
-const REMOVALS_TIME: Duration = Duration::from_secs(10);
 /// How long the end of the server waits for sessions that begin.
 const OPENINGS_END: Duration = Duration::from_secs(10);
 
@@ -145,12 +143,16 @@ impl Mcp {
     /// # Errors
     /// They cannot be listed.
     pub(in crate::serve) async fn remove_left(&self) -> Result<(), ApiError> {
-        let Some(list) = self.server.verbs.list_within(REMOVALS_TIME).await? else {
-            let message =
-                "warning: a supervisor does not answer: sandboxes of sessions may be left";
-            complain(message, Some("they end by their idle timeout"));
-            return Ok(());
-        };
+        let list = self.server.verbs.list().await?;
+        for left in list.unresponsive {
+            if left.name.starts_with(&self.prefix) {
+                let message = format!(
+                    "warning: the supervisor of {}, the sandbox of an earlier session, does not answer",
+                    left.name
+                );
+                complain(&message, Some("it ends by its idle timeout"));
+            }
+        }
         let mut removals = JoinSet::new();
         for left in list.sandboxes {
             if left.name.starts_with(&self.prefix) {

@@ -540,33 +540,66 @@ fn each_grant_is_recorded_before_the_body_starts() {
     );
 }
 
-/// Inputs and outputs are in the history with their digests.
-#[test]
-fn each_staged_and_each_synced_file_is_recorded_with_its_digest() {
-    let place = Place::new();
-    let bundle = place.ground.bundle(&[
-        ("manifest.yaml", "run: [sh, main.sh]\n"),
-        ("main.sh", "cp /scratch/a /scratch/b\n"),
-    ]);
+const ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+/// A run whose input and output files have the content `abc`.
+fn run_with_files<'place>(place: &'place Place, main: &str, flags: &[&str]) -> Case<'place> {
+    let bundle = place
+        .ground
+        .bundle(&[("manifest.yaml", "run: [sh, main.sh]\n"), ("main.sh", main)]);
     let workspace = place.ground.workspace();
     std::fs::write(workspace.join("a.txt"), "abc").expect("written");
     let workspace = workspace.to_str().expect("text");
+    let files = ["--workspace", workspace, "--in=a=a.txt", "--out=b=b.txt"];
     let bundle = bundle.to_str().expect("text");
-    let words = [
-        "exec",
-        "--workspace",
-        workspace,
-        "--in",
-        "a=a.txt",
-        "--out",
-        "b=b.txt",
-        bundle,
-    ];
-    place.done(&words).assert_exited(0);
+    place.case(&[&["exec"], flags, &files, &[bundle]].concat())
+}
+
+/// inputs and outputs are recorded with their digests, each in one line.
+#[test]
+fn each_staged_and_each_synced_file_is_recorded_with_its_digest() {
+    let place = Place::new();
+    let run = run_with_files(&place, "cp /scratch/a /scratch/b\n", &[]);
+    let done = run.done();
+    done.assert_exited(0);
     let recorded = place.json(&["inspect"]);
-    let sha256 = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    for (list, key) in [("inputs", "a"), ("outputs", "b")] {
+    for (list, key, line) in [("inputs", "a", "staged"), ("outputs", "b", "synced")] {
         assert_eq!(recorded[list][0]["key"], key);
-        assert_eq!(recorded[list][0]["sha256"], sha256, "{recorded:#}");
+        assert_eq!(recorded[list][0]["sha256"], ABC, "{recorded:#}");
+        assert_eq!(recorded[list], done.report[list]);
+        let lines = place.lines(line);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["files"], done.report[list]);
     }
+    // In one place.
+    assert_eq!(place.text().matches(ABC).count(), 2, "{}", place.text());
+    place.done(&["run", "--", "true"]).assert_exited(0);
+    for line in ["staged", "synced"] {
+        assert_eq!(place.lines(line).len(), 1, "a run without files has a line");
+    }
+}
+
+/// what was staged is known also of a run whose runner was killed.
+#[test]
+fn the_staged_files_of_a_run_whose_runner_was_killed_are_recorded() {
+    let place = Place::new();
+    let run = run_with_files(&place, "exec sleep 600\n", &[]);
+    let mut running = run.start();
+    running.until_body_is("sleep");
+    running.signal(rustix::process::Signal::KILL);
+    drop(running.finish());
+    let started = &place.lines("started")[0];
+    let staged = &place.lines("staged")[0];
+    assert_eq!(staged["run_id"], started["run_id"]);
+    let row = &staged["files"][0];
+    assert_eq!(
+        (&row["path"], &row["sha256"]),
+        (&"a.txt".into(), &ABC.into())
+    );
+    assert_eq!(row["bytes"], 3);
+    for line in ["synced", "ended"] {
+        assert_eq!(place.lines(line), Vec::<Value>::new());
+    }
+    let run = started["run_id"].as_str().expect("an id");
+    assert_eq!(place.json(&["inspect", run])["inputs"], staged["files"]);
 }

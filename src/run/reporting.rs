@@ -18,7 +18,7 @@ use crate::run::planning::limits::EffectiveLimits;
 use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
 use crate::run::planning::programs::line_ends::{NOT_FOUND, StartedProgram};
 use crate::run::planning::resolved::ResolvedRun;
-use crate::run::recorder::now;
+use crate::run::recorder::{Recorder, now};
 use crate::run::sources::MaterializedSources;
 use crate::run::supervision::{
     DenialsReport, Supervised, Watched, network_report, refused_calls, signal_denials, usage_report,
@@ -113,9 +113,27 @@ impl ReportBuilder {
         self.phases.emit_first_denials(denials, masks);
     }
 
-    /// Emits the results of the declared files, masked as the report will be.
-    pub(super) fn emit_outputs(&self, masks: &Masks) {
-        self.phases.emit_outputs(&self.report.outputs, masks);
+    /// Emits the results of the declared files and records them, masked as the report will be. A result that
+    /// must be recorded but is not fails the run.
+    pub(super) fn publish_outputs(&mut self, masks: &Masks, recorder: Option<&Recorder>) {
+        if self.report.outputs.is_empty() {
+            return;
+        }
+        let mut masked = Report::new(self.report.run_id.clone(), self.report.outcome);
+        masked.outputs.clone_from(&self.report.outputs);
+        masks.mask_report(&mut masked);
+        self.phases.emit_outputs(&masked.outputs);
+        let recorded = recorder.map_or(Ok(None), |recorder| {
+            recorder.synced(&masked.run_id, &masked.outputs)
+        });
+        match recorded {
+            Ok(warning) => self.warn(warning),
+            Err(error) => {
+                // Not refused: the body ran.
+                self.report.outcome = Outcome::Failed;
+                self.report.error = Some(error.report());
+            }
+        }
     }
 
     /// Adds the outcome of the stages and masks secret values.

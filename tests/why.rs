@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use support::bundles::pack;
 use support::{Ground, is_root, needs_root, runner, text};
 
 const TRY: &str = include_str!("bodies/why/try.sh");
@@ -64,16 +65,23 @@ fn write(ground: &Ground, name: &str, mode: u32) -> String {
     text(&path).to_owned()
 }
 
-/// Compares `why` with a body for each path, its expected operations (letters) and its state.
+/// Compares `why` with the body of a command.
 fn compare(ground: &Ground, flags: &[&str], cases: &[(&str, &str, &str)]) {
+    let run = [&["run"], flags, &["--", "sh", "-c", TRY, "try"]].concat();
+    compare_with(ground, &[flags, &["--", "sh"]].concat(), &run, cases);
+}
+
+/// Compares `why WORDS` with a body for each path, its expected operations (letters) and its state. `run`
+/// gets what to try as arguments.
+fn compare_with(ground: &Ground, words: &[&str], run: &[&str], cases: &[(&str, &str, &str)]) {
     let directory = ground.workspace();
-    let mut tried = vec!["sh", "-c", TRY, "try"];
+    let mut tried = Vec::new();
     let mut answers = Vec::new();
     for (path, allowed, state) in cases {
         for operation in OPERATIONS {
             tried.extend([operation, path]);
             let question = ["--path", path, "--op", operation];
-            let answer = answer(&directory, &[&question, flags, &["--", "sh"]].concat());
+            let answer = answer(&directory, &[&question, words].concat());
             let verdict = field(&answer, "verdict") == "allowed";
             assert_ne!(field(&answer, "verdict"), "depends", "{answer:#}");
             assert_eq!(verdict, allowed.contains(&operation[..1]), "{answer:#}");
@@ -83,8 +91,8 @@ fn compare(ground: &Ground, flags: &[&str], cases: &[(&str, &str, &str)]) {
             answers.push((verdict, answer));
         }
     }
-    let words = [&["run"], flags, &["--"], &tried].concat();
     let enter = ["-C", text(&directory)];
+    let words = [run, &tried].concat();
     let done = ground.command(&words).through("env", &enter).done();
     done.assert_exited(0);
     let happened = done.text();
@@ -179,6 +187,68 @@ fn a_body_can_do_with_a_path_what_the_answer_says() {
             ("../rw/data", "", "private"),
             ("link/id_rsa", "", "private"),
         ],
+    );
+}
+
+/// A directory and an archive: each time, the body has a copy of its own.
+#[test]
+fn a_body_can_do_with_a_file_of_its_bundle_what_the_answer_says() {
+    let ground = Ground::new();
+    let files = [
+        ("manifest.yaml", "run: [sh, main.sh]\n"),
+        ("main.sh", TRY),
+        ("tool", "#!/bin/sh\nexit 0\n"),
+        ("data/table.csv", "1,2\n"),
+    ];
+    let folder = ground.folder(&files);
+    symlink("../tool", folder.join("data/link")).expect("made");
+    let archive = pack(&folder);
+    let read_only = write(&ground, "ro/data", 0o644);
+    for bundle in [&folder, &archive] {
+        let flags = ["--ro", &read_only, text(bundle)];
+        let run = [&["exec"], &flags[..], &["--"]].concat();
+        compare_with(
+            &ground,
+            &flags,
+            &run,
+            &[
+                ("/bundle", "rw", "private"),
+                ("/bundle/tool", "rwe", "private"),
+                ("/bundle/main.sh", "rwe", "private"),
+                ("/bundle/data", "rw", "private"),
+                ("/bundle/data/table.csv", "rw", "private"),
+                ("/bundle/data/link", "rwe", "private"),
+                ("/bundle/data/absent", "w", "private"),
+                ("/bundle/absent/file", "", "private"),
+                ("/bundle/tool/file", "", "absent"),
+                ("/scratch", "rw", "private"),
+                ("/tmp/new", "w", "private"),
+                (&read_only, "r", "read_only"),
+                ("/etc/shadow", "", "hidden"),
+            ],
+        );
+        let found = |path: &str| {
+            let answer = answer(&ground.workspace(), &["--path", path, text(bundle)]);
+            ["found", "rule", "change"].map(|key| field(&answer, key).to_owned())
+        };
+        let [tool, ..] = found("/bundle/tool");
+        assert_eq!(tool, "the run's own copy of the bundle");
+        let [link, ..] = found("/bundle/data/link");
+        assert_eq!(link, format!("{tool}; it leads to /bundle/tool"));
+        let [_, rule, change] = found("/bundle/absent");
+        assert_eq!((&*rule, &*change), ("the bundle has no such file", "none"));
+        let [scratch, ..] = found("/scratch");
+        assert!(
+            scratch.ends_with("with the input files at the start"),
+            "{scratch}"
+        );
+        let [private, ..] = found("/tmp");
+        assert!(private.ends_with("empty at the start"), "{private}");
+    }
+    let command = answer(&ground.workspace(), &["--path", "/bundle", "--", "sh"]);
+    assert!(
+        field(&command, "found").ends_with("empty at the start"),
+        "{command:#}"
     );
 }
 

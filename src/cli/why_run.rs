@@ -6,6 +6,8 @@ use crate::cli::print::{columns, escape_hidden};
 use crate::page;
 
 const LABEL_COLUMNS: usize = 10;
+/// Warnings about limits that did not end the body.
+const OF_LIMITS: [&str; 3] = ["disk_full", "memory_kills", "memory_was_files"];
 /// Denials that are shown; one more line counts the rest.
 const DENIALS_SHOWN: usize = 5;
 
@@ -13,6 +15,7 @@ const DENIALS_SHOWN: usize = 5;
 pub(super) fn text(report: &Value) -> String {
     let mut rows = vec![("run", run(report))];
     rows.extend(ended(report));
+    rows.extend(limits(report));
     rows.extend(denied(report));
     // Nothing could be denied before the body's start.
     if report["exit"].is_object() {
@@ -54,6 +57,13 @@ fn ended(report: &Value) -> Vec<(&'static str, String)> {
     };
     let change = change.map(|change| ("change", change));
     [("ended", how)].into_iter().chain(change).collect()
+}
+
+fn limits(report: &Value) -> impl Iterator<Item = (&'static str, String)> {
+    let warnings = report["warnings"].as_array().into_iter().flatten();
+    warnings
+        .filter(|warning| OF_LIMITS.contains(&word(warning, "code")))
+        .map(|warning| ("limit", word(warning, "message").to_owned()))
 }
 
 /// The most frequent denials, each with what changes it.
@@ -159,6 +169,22 @@ mod tests {
         let expected = "run       01a python3\n\
                         ended     The memory limit of 64 MiB (set by a flag) ended the body after 1.2 s.\n\
                         change    --memory sets it\n";
+        assert_eq!(text(&report), expected);
+    }
+
+    #[test]
+    fn a_limit_that_did_not_end_the_body_is_named_too() {
+        let report = json!({
+            "run_id": "01a", "argv": ["tar"], "outcome": "exited", "exit": {"code": 2, "signal": null},
+            "error": null, "denials": [], "timings_ms": {"body": 1200}, "limits": {}, "observation": {},
+            "warnings": [
+                {"code": "egress_unused", "message": "of no limit"},
+                {"code": "disk_full", "message": "the disk limit of 1 MiB was reached"},
+            ],
+        });
+        let expected = "run       01a tar\n\
+                        ended     The body exited with code 2 after 1.2 s.\n\
+                        limit     the disk limit of 1 MiB was reached\n";
         assert_eq!(text(&report), expected);
     }
 

@@ -377,7 +377,13 @@ impl ReportBuilder {
             .counted
             .unwrap_or_else(|| resources.group.count());
         let limits = &supervised.limits;
-        report.usage = usage_report::usage(observed, &counted, supervised.filled_bytes, launched);
+        let space = rustix::fs::fstatvfs(&launched.space).ok();
+        let filled_bytes = supervised.filled_bytes;
+        report.usage = usage_report::usage(observed, &counted, filled_bytes, space.as_ref());
+        let limits_of_report = &report.plan.limits;
+        let full =
+            space.and_then(|space| usage_report::warn_of_full_space(&space, limits_of_report));
+        report.warnings.extend(full);
         let (denial, observation) = usage_report::refused_forks(&counted, &report.plan.limits);
         report.denials.extend(denial);
         report.observation.resources = observation;

@@ -10,10 +10,13 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use support::bodies::c_body;
 use support::bundles::pack;
+use support::network::PYTHON;
 use support::{Ground, is_root, needs_root, runner, text};
 
 const TRY: &str = include_str!("bodies/why/try.sh");
+const CALLS: &str = include_str!("bodies/why/calls.c");
 const OPERATIONS: [&str; 3] = ["read", "write", "exec"];
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -445,6 +448,148 @@ fn a_system_call_is_explained_by_the_policy_of_the_run() {
     let strict = answer(&directory, &["--syscall", "splice", "--syscalls", "strict"]);
     assert_eq!(field(&strict, "decided_by"), "strict policy, --syscalls");
     assert_eq!(field(&strict, "change"), "--syscalls default");
+}
+
+/// Where the answer is no, the body gets its errno; where it is yes, the filter has refused no such call.
+#[test]
+fn a_body_gets_from_a_system_call_what_the_answer_says() {
+    let ground = Ground::new();
+    let directory = ground.workspace();
+    let program = c_body("why-calls", CALLS);
+    let program = text(&program);
+    for flags in [&[][..], &["--syscalls=strict"]] {
+        let done = ground.run(&[flags, &["--ro", program]].concat(), &[program]);
+        done.assert_exited(0);
+        let denials = done.report["denials"].as_array().expect("a list").iter();
+        let refused: Vec<&str> = denials
+            .filter_map(|denial| denial["object"].as_str()?.split('(').next())
+            .collect();
+        let (mut allowed, mut denied) = (Vec::new(), Vec::new());
+        for line in done.text().lines() {
+            let (name, result) = line.split_once(' ').expect("a name and a result");
+            let answer = answer(&directory, &[flags, &["--syscall", name]].concat());
+            match field(&answer, "verdict") {
+                "allowed" => {
+                    assert!(!refused.contains(&name), "{line}: {answer:#}");
+                    allowed.push(name.to_owned());
+                }
+                "denied" => {
+                    assert_eq!(field(&answer, "errno"), result, "{line}: {answer:#}");
+                    denied.push(name.to_owned());
+                }
+                // These arguments decide nothing about others.
+                _ => (),
+            }
+        }
+        assert!(allowed.len() >= 15, "{allowed:?}");
+        assert!(denied.len() >= 25, "{denied:?}");
+        let is_strict = !flags.is_empty();
+        assert_eq!(denied.iter().any(|name| name == "splice"), is_strict);
+    }
+    // It depends: once it is refused, once not.
+    let words = ["--syscall", "socket"];
+    assert_eq!(field(&answer(&directory, &words), "verdict"), "depends");
+    for (family, code) in [("AF_INET", 0), ("AF_VSOCK", 1)] {
+        let script = format!("import socket; socket.socket(socket.{family})");
+        let done = ground.run(&[], &[PYTHON, "-c", &script]);
+        done.assert_exited(code);
+    }
+}
+
+/// Runs, and compares what `runner why last` prints about it: all lines but those of what is not observed, which
+/// differ between hosts; RUN is the id, and T a time.
+fn explain(ground: &Ground, words: &[&str], expected: &str) {
+    let state = ground.path("state");
+    let state = text(&state);
+    let done = ground
+        .command(words)
+        .env("RUNNER_OPT_STATE_DIRECTORY", state)
+        .done();
+    let last = why(&ground.workspace(), &["last"])
+        .env("RUNNER_OPT_STATE_DIRECTORY", state)
+        .output()
+        .expect("the runner starts");
+    assert_eq!(last.status.code(), Some(0));
+    let shown = String::from_utf8(last.stdout).expect("text");
+    let run_id = done.report["run_id"].as_str().expect("an id");
+    let (unseen, told): (Vec<&str>, Vec<&str>) =
+        shown.lines().partition(|line| line.starts_with("unseen"));
+    let timed = |line: &&str| match line.split_once(" after ") {
+        Some((before, rest)) => {
+            let rest: Vec<&str> = rest.splitn(2, "s").collect();
+            format!("{before} after T{}", rest[1])
+        }
+        None => line.replace(run_id, "RUN"),
+    };
+    let told: Vec<String> = told.iter().map(timed).collect();
+    assert_eq!(told.join("\n"), expected, "{:#}", done.report);
+    let kinds = done.report["observation"].as_object().expect("kinds");
+    let kinds = kinds
+        .iter()
+        .filter(|(_, kind)| kind["state"] != "observed" && done.report["exit"].is_object());
+    let reason = |kind: &Value| kind["reason"].as_str().expect("a reason").to_owned();
+    let expected: Vec<String> = kinds
+        .map(|(name, kind)| format!("unseen    {name}: {}", reason(kind)))
+        .collect();
+    assert_eq!(unseen, expected);
+}
+
+#[test]
+fn the_last_run_is_explained_by_its_end_its_limits_and_its_denials() {
+    let ground = Ground::new();
+    explain(
+        &ground,
+        &["run", "--", "unshare", "-m", "true"],
+        "run       RUN unshare -m true\n\
+         ended     The body exited with code 1 after T; 1 operation was denied.\n\
+         denied    syscall unshare(0x20000), EPERM, 1 × (unshare)\n\
+         change    no flag allows it: a new user namespace opens privileged kernel code; the namespaces are \
+         what confines the body",
+    );
+    explain(
+        &ground,
+        &["run", "--timeout=300ms", "--", "sleep", "60"],
+        "run       RUN sleep 60\n\
+         ended     The wall time limit of 300 ms (set by a flag) ended the body after T.\n\
+         change    --timeout sets it",
+    );
+    explain(
+        &ground,
+        &["run", "--memory=40m", "--", "tail", "/dev/zero"],
+        "run       RUN tail /dev/zero\n\
+         ended     The memory limit of 40 MiB (set by a flag) ended the body after T.\n\
+         change    --memory sets it",
+    );
+    explain(
+        &ground,
+        &[
+            "run",
+            "--disk=1m",
+            "--",
+            "dd",
+            "if=/dev/zero",
+            "of=/tmp/x",
+            "status=none",
+        ],
+        "run       RUN dd if=/dev/zero of=/tmp/x status=none\n\
+         ended     The body exited with code 1 after T.\n\
+         limit     the disk limit of 1 MiB was reached: the writable directories were full when the body \
+         ended; --disk sets it",
+    );
+    explain(
+        &ground,
+        &["run", "--ro", "/no/such/path", "--", "true"],
+        "run       RUN\n\
+         ended     refused: mount source /no/such/path cannot be opened: No such file or directory (os error \
+         2) (mount_source_missing)\n\
+         change    name a path that exists on the host and that you may access",
+    );
+    explain(
+        &ground,
+        &["run", "--", "true"],
+        "run       RUN true\n\
+         ended     The body exited with code 0 after T.",
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sandbox::supervise::judge::Reason;
 use sandbox::supervise::watch::Observed;
 use spec::limits::{self, Limit};
 use spec::observation::KindObservation;
-use spec::report::{Denial, LimitReport, Usage, WarningReport};
+use spec::report::{Denial, LimitReport, Usage};
 
 /// From the counters of the cgroups, or where there are none from what was waited for and sampled.
 /// `filled_bytes` were in the writable space before the body's start.
@@ -45,30 +45,6 @@ pub(in crate::run) fn usage(
         written_bytes,
         oom_kills: counted.oom_kills.or(killed_by_supervisor.then_some(1)),
     }
-}
-
-/// Says that the writable space is full at the end. A body that removed files afterwards, or whose write was
-/// larger than what was left, is not recognized: no other trace of ENOSPC exists.
-pub(in crate::run) fn warn_of_full_space(
-    space: &StatVfs,
-    limits: &[LimitReport],
-) -> Option<WarningReport> {
-    let limit = match (space.f_bfree, space.f_ffree) {
-        (0, _) => Limit::Disk,
-        (_, 0) => Limit::DiskInodes,
-        _ => return None,
-    };
-    let row = limits.iter().find(|row| row.limit == limit)?;
-    let change = match limit.row().flag {
-        Some(_) => limit.how_to_change(Some(&row.source)),
-        None => "no flag changes it".to_owned(),
-    };
-    let message = format!(
-        "the {} limit of {} was reached: the writable directories were full when the body ended; {change}",
-        limit.row().word,
-        limit.amount(row.effective?),
-    );
-    Some(WarningReport::new("disk_full", message))
 }
 
 /// The denial of processes beyond their limit, and whether such denials were observed.

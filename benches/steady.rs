@@ -61,12 +61,13 @@ fn measure(options: &Options) -> Report {
         return report;
     }
     if options.has("--observed") {
-        report.tables = observed(&ground, options.rounds);
+        observed(&ground, options.rounds, &mut report);
         return report;
     }
     let peers = Peers::new(&ground, &mut report);
     if !options.has("--real") {
         small(options, &peers, &mut report);
+        observed(&ground, options.rounds, &mut report);
     }
     if !options.has("--small") {
         real(options, &peers, &mut report);
@@ -376,8 +377,9 @@ impl<'ground> Peers<'ground> {
     }
 }
 
-/// A table for each kind of calls: refusals not observed, as in every run, and with `--trace`.
-fn observed(ground: &Ground, rounds: usize) -> Vec<Table> {
+/// A table for each kind of calls: refusals not observed, as in every run, and with `--trace`. The mark is
+/// the worst of the kinds that the filter allows.
+fn observed(ground: &Ground, rounds: usize, report: &mut Report) {
     const NAMES: [&str; 3] = ["not observed", "runner run", "runner run --trace"];
     let body = ground.compile("body", BODY, &["-static"]);
     // In a sandbox that has a listener, the runner has none.
@@ -399,7 +401,8 @@ fn observed(ground: &Ground, rounds: usize) -> Vec<Table> {
     let kinds = KINDS
         .iter()
         .filter(|(kind, ..)| ["calls", "refused", "paths"].contains(kind));
-    let table = |(kind, count, one): &(&str, usize, &str)| {
+    let mut worst: Option<f64> = None;
+    for (kind, count, one) in kinds {
         let count = count.to_string();
         let words = [
             body.as_os_str(),
@@ -407,9 +410,15 @@ fn observed(ground: &Ground, rounds: usize) -> Vec<Table> {
             count.as_ref(),
             tree.as_ref(),
         ];
-        Table::new(one, "ns", &[NAMES[0]]).measure(&NAMES, rounds, 1, |peer| start(peer, &words))
-    };
-    kinds.map(table).collect()
+        let table = Table::new(one, "ns", &[NAMES[0]])
+            .measure(&NAMES, rounds, 1, |peer| start(peer, &words));
+        let ratio = table.ratio(NAMES[1], NAMES[0]).map(|ratio| ratio.min);
+        if *kind != "refused" {
+            worst = worst.into_iter().chain(ratio).reduce(f64::max);
+        }
+        report.tables.push(table);
+    }
+    report.mark_if("calls, refusals observed ÷ not", worst, "it did not run");
 }
 
 /// What a body prints that takes its time itself.

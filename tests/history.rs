@@ -540,33 +540,149 @@ fn each_grant_is_recorded_before_the_body_starts() {
     );
 }
 
-/// Inputs and outputs are in the history with their digests.
-#[test]
-fn each_staged_and_each_synced_file_is_recorded_with_its_digest() {
-    let place = Place::new();
-    let bundle = place.ground.bundle(&[
-        ("manifest.yaml", "run: [sh, main.sh]\n"),
-        ("main.sh", "cp /scratch/a /scratch/b\n"),
-    ]);
+const ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+/// A run whose input and output files have the content `abc`.
+fn run_with_files<'place>(place: &'place Place, main: &str, flags: &[&str]) -> Case<'place> {
+    let bundle = place
+        .ground
+        .bundle(&[("manifest.yaml", "run: [sh, main.sh]\n"), ("main.sh", main)]);
     let workspace = place.ground.workspace();
     std::fs::write(workspace.join("a.txt"), "abc").expect("written");
     let workspace = workspace.to_str().expect("text");
+    let files = ["--workspace", workspace, "--in=a=a.txt", "--out=b=b.txt"];
     let bundle = bundle.to_str().expect("text");
-    let words = [
-        "exec",
-        "--workspace",
-        workspace,
-        "--in",
-        "a=a.txt",
-        "--out",
-        "b=b.txt",
-        bundle,
-    ];
-    place.done(&words).assert_exited(0);
+    place.case(&[&["exec"], flags, &files, &[bundle]].concat())
+}
+
+/// inputs and outputs are recorded with their digests, each in one line.
+#[test]
+fn each_staged_and_each_synced_file_is_recorded_with_its_digest() {
+    let place = Place::new();
+    let run = run_with_files(&place, "cp /scratch/a /scratch/b\n", &[]);
+    let done = run.done();
+    done.assert_exited(0);
     let recorded = place.json(&["inspect"]);
-    let sha256 = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    for (list, key) in [("inputs", "a"), ("outputs", "b")] {
+    for (list, key, line) in [("inputs", "a", "staged"), ("outputs", "b", "synced")] {
         assert_eq!(recorded[list][0]["key"], key);
-        assert_eq!(recorded[list][0]["sha256"], sha256, "{recorded:#}");
+        assert_eq!(recorded[list][0]["sha256"], ABC, "{recorded:#}");
+        assert_eq!(recorded[list], done.report[list]);
+        let lines = place.lines(line);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["files"], done.report[list]);
     }
+    // In one place.
+    assert_eq!(place.text().matches(ABC).count(), 2, "{}", place.text());
+    place.done(&["run", "--", "true"]).assert_exited(0);
+    for line in ["staged", "synced"] {
+        assert_eq!(place.lines(line).len(), 1, "a run without files has a line");
+    }
+}
+
+/// what was staged is known also of a run whose runner was killed.
+#[test]
+fn the_staged_files_of_a_run_whose_runner_was_killed_are_recorded() {
+    let place = Place::new();
+    let run = run_with_files(&place, "exec sleep 600\n", &[]);
+    let mut running = run.start();
+    running.until_body_is("sleep");
+    running.signal(rustix::process::Signal::KILL);
+    drop(running.finish());
+    let started = &place.lines("started")[0];
+    let staged = &place.lines("staged")[0];
+    assert_eq!(staged["run_id"], started["run_id"]);
+    let row = &staged["files"][0];
+    assert_eq!(
+        (&row["path"], &row["sha256"]),
+        (&"a.txt".into(), &ABC.into())
+    );
+    assert_eq!(row["bytes"], 3);
+    for line in ["synced", "ended"] {
+        assert_eq!(place.lines(line), Vec::<Value>::new());
+    }
+    let run = started["run_id"].as_str().expect("an id");
+    assert_eq!(place.json(&["inspect", run])["inputs"], staged["files"]);
+}
+
+/// Fills the history of a user, as far as its files may have `more` bytes, and starts the run there.
+fn run_with_space<'case>(place: &Place, case: Case<'case>, more: u64) -> Case<'case> {
+    let history = place.state().join("history");
+    let file = std::fs::read_dir(history)
+        .expect("listed")
+        .find_map(|file| {
+            let path = file.expect("listed").path();
+            path.is_file().then_some(path)
+        });
+    let file = file.expect("a file");
+    // No other file that the run writes is as large.
+    let line = format!("{}\n", "x".repeat((1 << 20) - 1));
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(file)
+        .expect("opened");
+    std::io::Write::write_all(&mut file, line.as_bytes()).expect("written");
+    let bytes = file.metadata().expect("there").len() + more;
+    // Instead of the signal, a write gets EFBIG.
+    let limit = format!("--fsize={bytes}");
+    case.through("env", &["--ignore-signal=XFSZ", "prlimit", &limit])
+}
+
+/// a run whose end is not recorded has failed where it must be recorded, whatever its body did.
+#[test]
+fn a_run_whose_end_cannot_be_recorded_is_warned_of_or_fails() {
+    let place = Place::new();
+    let required = place.ground.write("required.yaml", "audit: required\n");
+    let required = format!("--policy={}", required.display());
+    let made = place.ground.workspace();
+    let rw = made.to_str().expect("text");
+    place.done(&["run", "--", "true"]).assert_exited(0);
+    for (flags, name, code) in [(vec![], "optional", 0), (vec![&*required], "required", 125)] {
+        let body = format!("touch {rw}/{name}");
+        let words = [&["run", "--rw", rw], &flags[..], &["--", "sh", "-c", &body]].concat();
+        // Enough for the line `started`.
+        let run = run_with_space(&place, place.case(&words), 1024);
+        // The exit code is not that of the outcome.
+        let done = run.without("I8").done();
+        assert!(made.join(name).exists(), "the body did not run");
+        assert_eq!(done.code, code, "{}", done.stderr);
+        assert!(done.stderr.contains("run_unrecorded"), "{}", done.stderr);
+        assert_eq!(done.outcome(), "exited");
+        let runs = place.json(&["ps", "-a", "--json"]);
+        assert_eq!(runs["runs"][0]["state"], "killed", "{runs:#}");
+    }
+    // The line that was cut is ignored.
+    place
+        .done(&["run", &required, "--", "true"])
+        .assert_exited(0);
+    let states = place.states(&["ps", "-a", "--json"]);
+    assert_eq!(states, ["exited", "killed", "killed", "exited"]);
+}
+
+/// the same for the files.
+#[test]
+fn files_that_cannot_be_recorded_refuse_or_fail_a_run_that_must_be_recorded() {
+    let place = Place::new();
+    let required = place.ground.write("required.yaml", "audit: required\n");
+    let required = format!("--policy={}", required.display());
+    let main = "cp /scratch/a /scratch/b\n";
+    let run = |flags: &[&str]| run_with_files(&place, main, flags);
+    run(&[&required]).done().assert_exited(0);
+    let text = place.text();
+    // The runs differ by a few digits.
+    let before = |line: &str| text.find(line).expect("a line") as u64 + 20;
+    let (staged, synced) = (before("{\"staged\""), before("{\"synced\""));
+    let output = place.ground.workspace().join("b.txt");
+    let remove = || std::fs::remove_file(&output);
+    remove().expect("the first run wrote it");
+    let refused = run_with_space(&place, run(&[&required]), staged).done();
+    refused.assert_error("refused", "run_unrecorded");
+    assert!(remove().is_err(), "the body ran");
+    let failed = run_with_space(&place, run(&[&required]), synced).done();
+    failed.assert_error("failed", "run_unrecorded");
+    assert_eq!(failed.code, 125);
+    remove().expect("the output is synced before it is recorded");
+    let warned = run_with_space(&place, run(&[]), staged).done();
+    warned.assert_exited(0);
+    let warnings = warned.report["warnings"].to_string();
+    assert!(warnings.contains("run_unrecorded"), "{warnings}");
 }

@@ -10,9 +10,13 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use support::bodies::c_body;
+use support::bundles::pack;
+use support::network::PYTHON;
 use support::{Ground, is_root, needs_root, runner, text};
 
 const TRY: &str = include_str!("bodies/why/try.sh");
+const CALLS: &str = include_str!("bodies/why/calls.c");
 const OPERATIONS: [&str; 3] = ["read", "write", "exec"];
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -64,16 +68,23 @@ fn write(ground: &Ground, name: &str, mode: u32) -> String {
     text(&path).to_owned()
 }
 
-/// Compares `why` with a body for each path, its expected operations (letters) and its state.
+/// Compares `why` with the body of a command.
 fn compare(ground: &Ground, flags: &[&str], cases: &[(&str, &str, &str)]) {
+    let run = [&["run"], flags, &["--", "sh", "-c", TRY, "try"]].concat();
+    compare_with(ground, &[flags, &["--", "sh"]].concat(), &run, cases);
+}
+
+/// Compares `why WORDS` with a body for each path, its expected operations (letters) and its state. `run`
+/// gets what to try as arguments.
+fn compare_with(ground: &Ground, words: &[&str], run: &[&str], cases: &[(&str, &str, &str)]) {
     let directory = ground.workspace();
-    let mut tried = vec!["sh", "-c", TRY, "try"];
+    let mut tried = Vec::new();
     let mut answers = Vec::new();
     for (path, allowed, state) in cases {
         for operation in OPERATIONS {
             tried.extend([operation, path]);
             let question = ["--path", path, "--op", operation];
-            let answer = answer(&directory, &[&question, flags, &["--", "sh"]].concat());
+            let answer = answer(&directory, &[&question, words].concat());
             let verdict = field(&answer, "verdict") == "allowed";
             assert_ne!(field(&answer, "verdict"), "depends", "{answer:#}");
             assert_eq!(verdict, allowed.contains(&operation[..1]), "{answer:#}");
@@ -83,8 +94,8 @@ fn compare(ground: &Ground, flags: &[&str], cases: &[(&str, &str, &str)]) {
             answers.push((verdict, answer));
         }
     }
-    let words = [&["run"], flags, &["--"], &tried].concat();
     let enter = ["-C", text(&directory)];
+    let words = [run, &tried].concat();
     let done = ground.command(&words).through("env", &enter).done();
     done.assert_exited(0);
     let happened = done.text();
@@ -179,6 +190,68 @@ fn a_body_can_do_with_a_path_what_the_answer_says() {
             ("../rw/data", "", "private"),
             ("link/id_rsa", "", "private"),
         ],
+    );
+}
+
+/// A directory and an archive: each time, the body has a copy of its own.
+#[test]
+fn a_body_can_do_with_a_file_of_its_bundle_what_the_answer_says() {
+    let ground = Ground::new();
+    let files = [
+        ("manifest.yaml", "run: [sh, main.sh]\n"),
+        ("main.sh", TRY),
+        ("tool", "#!/bin/sh\nexit 0\n"),
+        ("data/table.csv", "1,2\n"),
+    ];
+    let folder = ground.folder(&files);
+    symlink("../tool", folder.join("data/link")).expect("made");
+    let archive = pack(&folder);
+    let read_only = write(&ground, "ro/data", 0o644);
+    for bundle in [&folder, &archive] {
+        let flags = ["--ro", &read_only, text(bundle)];
+        let run = [&["exec"], &flags[..], &["--"]].concat();
+        compare_with(
+            &ground,
+            &flags,
+            &run,
+            &[
+                ("/bundle", "rw", "private"),
+                ("/bundle/tool", "rwe", "private"),
+                ("/bundle/main.sh", "rwe", "private"),
+                ("/bundle/data", "rw", "private"),
+                ("/bundle/data/table.csv", "rw", "private"),
+                ("/bundle/data/link", "rwe", "private"),
+                ("/bundle/data/absent", "w", "private"),
+                ("/bundle/absent/file", "", "private"),
+                ("/bundle/tool/file", "", "absent"),
+                ("/scratch", "rw", "private"),
+                ("/tmp/new", "w", "private"),
+                (&read_only, "r", "read_only"),
+                ("/etc/shadow", "", "hidden"),
+            ],
+        );
+        let found = |path: &str| {
+            let answer = answer(&ground.workspace(), &["--path", path, text(bundle)]);
+            ["found", "rule", "change"].map(|key| field(&answer, key).to_owned())
+        };
+        let [tool, ..] = found("/bundle/tool");
+        assert_eq!(tool, "the run's own copy of the bundle");
+        let [link, ..] = found("/bundle/data/link");
+        assert_eq!(link, format!("{tool}; it leads to /bundle/tool"));
+        let [_, rule, change] = found("/bundle/absent");
+        assert_eq!((&*rule, &*change), ("the bundle has no such file", "none"));
+        let [scratch, ..] = found("/scratch");
+        assert!(
+            scratch.ends_with("with the input files at the start"),
+            "{scratch}"
+        );
+        let [private, ..] = found("/tmp");
+        assert!(private.ends_with("empty at the start"), "{private}");
+    }
+    let command = answer(&ground.workspace(), &["--path", "/bundle", "--", "sh"]);
+    assert!(
+        field(&command, "found").ends_with("empty at the start"),
+        "{command:#}"
     );
 }
 
@@ -375,6 +448,155 @@ fn a_system_call_is_explained_by_the_policy_of_the_run() {
     let strict = answer(&directory, &["--syscall", "splice", "--syscalls", "strict"]);
     assert_eq!(field(&strict, "decided_by"), "strict policy, --syscalls");
     assert_eq!(field(&strict, "change"), "--syscalls default");
+}
+
+/// Where the answer is no, the body gets its errno; where it is yes, the filter has refused no such call.
+#[test]
+fn a_body_gets_from_a_system_call_what_the_answer_says() {
+    let ground = Ground::new();
+    let directory = ground.workspace();
+    let program = c_body("why-calls", CALLS);
+    let program = text(&program);
+    for flags in [&[][..], &["--syscalls=strict"]] {
+        let done = ground.run(&[flags, &["--ro", program]].concat(), &[program]);
+        done.assert_exited(0);
+        let denials = done.report["denials"].as_array().expect("a list").iter();
+        let refused: Vec<&str> = denials
+            .filter_map(|denial| denial["object"].as_str()?.split('(').next())
+            .collect();
+        let (mut allowed, mut denied) = (Vec::new(), Vec::new());
+        for line in done.text().lines() {
+            let (name, result) = line.split_once(' ').expect("a name and a result");
+            let answer = answer(&directory, &[flags, &["--syscall", name]].concat());
+            match field(&answer, "verdict") {
+                "allowed" => {
+                    assert!(!refused.contains(&name), "{line}: {answer:#}");
+                    allowed.push(name.to_owned());
+                }
+                "denied" => {
+                    assert_eq!(field(&answer, "errno"), result, "{line}: {answer:#}");
+                    denied.push(name.to_owned());
+                }
+                // These arguments decide nothing about others.
+                _ => (),
+            }
+        }
+        assert!(allowed.len() >= 15, "{allowed:?}");
+        assert!(denied.len() >= 25, "{denied:?}");
+        let is_strict = !flags.is_empty();
+        assert_eq!(denied.iter().any(|name| name == "splice"), is_strict);
+    }
+    // It depends: once it is refused, once not.
+    let words = ["--syscall", "socket"];
+    assert_eq!(field(&answer(&directory, &words), "verdict"), "depends");
+    for (family, code) in [("AF_INET", 0), ("AF_VSOCK", 1)] {
+        let script = format!("import socket; socket.socket(socket.{family})");
+        let done = ground.run(&[], &[PYTHON, "-c", &script]);
+        done.assert_exited(code);
+    }
+}
+
+/// Runs, and compares what `runner why last` prints about it: all lines but those of what is not observed, which
+/// differ between hosts; RUN is the id, and T a time.
+fn explain(ground: &Ground, words: &[&str], expected: &str) {
+    let state = ground.path("state");
+    let state = text(&state);
+    let done = ground
+        .command(words)
+        .env("RUNNER_OPT_STATE_DIRECTORY", state)
+        .done();
+    let last = why(&ground.workspace(), &["last"])
+        .env("RUNNER_OPT_STATE_DIRECTORY", state)
+        .output()
+        .expect("the runner starts");
+    assert_eq!(last.status.code(), Some(0));
+    let shown = String::from_utf8(last.stdout).expect("text");
+    let run_id = done.report["run_id"].as_str().expect("an id");
+    let (unseen, told): (Vec<&str>, Vec<&str>) =
+        shown.lines().partition(|line| line.starts_with("unseen"));
+    let timed = |line: &&str| match line.split_once(" after ") {
+        Some((before, rest)) => {
+            let rest: Vec<&str> = rest.splitn(2, "s").collect();
+            format!("{before} after T{}", rest[1])
+        }
+        None => line.replace(run_id, "RUN"),
+    };
+    let told: Vec<String> = told.iter().map(timed).collect();
+    assert_eq!(told.join("\n"), expected, "{:#}", done.report);
+    let kinds = done.report["observation"].as_object().expect("kinds");
+    let kinds = kinds
+        .iter()
+        .filter(|(_, kind)| kind["state"] != "observed" && done.report["exit"].is_object());
+    let reason = |kind: &Value| kind["reason"].as_str().expect("a reason").to_owned();
+    let expected: Vec<String> = kinds
+        .map(|(name, kind)| format!("unseen    {name}: {}", reason(kind)))
+        .collect();
+    assert_eq!(unseen, expected);
+}
+
+#[test]
+fn the_last_run_is_explained_by_its_end_its_limits_and_its_denials() {
+    let ground = Ground::new();
+    explain(
+        &ground,
+        &["run", "--", "unshare", "-m", "true"],
+        "run       RUN unshare -m true\n\
+         ended     The body exited with code 1 after T; 1 operation was denied.\n\
+         denied    syscall unshare(0x20000), EPERM, 1 × (unshare)\n\
+         change    no flag allows it: a new user namespace opens privileged kernel code; the namespaces are \
+         what confines the body",
+    );
+    explain(
+        &ground,
+        &["run", "--timeout=300ms", "--", "sleep", "60"],
+        "run       RUN sleep 60\n\
+         ended     The wall time limit of 300 ms (set by a flag) ended the body after T.\n\
+         change    --timeout sets it",
+    );
+    // Without a cgroup, the allocation fails, and the program says so itself.
+    let limits = &ground.run(&[], &["true"]).report["limits"];
+    if limits["memory_bytes"]["enforced_by"]
+        .as_str()
+        .is_some_and(|by| by.starts_with("cgroup"))
+    {
+        explain(
+            &ground,
+            &["run", "--memory=40m", "--", "tail", "/dev/zero"],
+            "run       RUN tail /dev/zero\n\
+             ended     The memory limit of 40 MiB (set by a flag) ended the body after T.\n\
+             change    --memory sets it",
+        );
+    }
+    explain(
+        &ground,
+        &[
+            "run",
+            "--disk=1m",
+            "--",
+            "dd",
+            "if=/dev/zero",
+            "of=/tmp/x",
+            "status=none",
+        ],
+        "run       RUN dd if=/dev/zero of=/tmp/x status=none\n\
+         ended     The body exited with code 1 after T.\n\
+         limit     the disk limit of 1 MiB was reached: the writable directories were full when the body \
+         ended; --disk sets it",
+    );
+    explain(
+        &ground,
+        &["run", "--ro", "/no/such/path", "--", "true"],
+        "run       RUN\n\
+         ended     refused: mount source /no/such/path cannot be opened: No such file or directory (os error \
+         2) (mount_source_missing)\n\
+         change    name a path that exists on the host and that you may access",
+    );
+    explain(
+        &ground,
+        &["run", "--", "true"],
+        "run       RUN true\n\
+         ended     The body exited with code 0 after T.",
+    );
 }
 
 #[test]

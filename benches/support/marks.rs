@@ -59,6 +59,7 @@ pub const MARKS: &[Mark] = &[
     most("steady", "price of a system call", 35.0, " ns"),
     most("steady", "open + close + stat ÷ bare", 1.2, ""),
     most("steady", "CPU-bound ÷ bare", 1.01, ""),
+    most("steady", "calls, refusals observed ÷ not", 1.03, ""),
     most("limits", "wall limit overshoot, p99", 20.0, " ms"),
     most(
         "limits",

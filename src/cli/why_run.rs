@@ -7,6 +7,8 @@ use crate::page;
 use spec::why_report::{ExplainedDenial, ExplainedRun, Unseen};
 
 const LABEL_COLUMNS: usize = 10;
+/// Warnings about limits that did not end the body.
+const OF_LIMITS: [&str; 3] = ["disk_full", "memory_kills", "memory_was_files"];
 /// Denials that are shown; one more line counts the rest.
 const DENIALS_SHOWN: usize = 5;
 
@@ -21,6 +23,7 @@ pub(super) fn explain(report: &Value) -> ExplainedRun {
         argv: words.filter_map(Value::as_str).map(str::to_owned).collect(),
         ended,
         change,
+        limits: limits(report),
         denied: denied(report),
         unseen: if has_started {
             unseen(report)
@@ -37,6 +40,7 @@ pub(super) fn text(run: &ExplainedRun) -> String {
     let change = |change: &Option<String>| change.clone().map(|change| ("change", change));
     let mut rows = vec![("run", words.join(" ")), ("ended", run.ended.clone())];
     rows.extend(change(&run.change));
+    rows.extend(run.limits.iter().map(|limit| ("limit", limit.clone())));
     for denial in run.denied.iter().take(DENIALS_SHOWN) {
         let errno = denial.errno.as_ref().map(|errno| format!(", {errno}"));
         let denied = format!(
@@ -82,6 +86,15 @@ fn ended(report: &Value) -> (String, Option<String>) {
         // The record of another version.
         (None, Err(_)) => (word(report, "outcome").to_owned(), None),
     }
+}
+
+/// What is said of limits that did not end the body.
+fn limits(report: &Value) -> Vec<String> {
+    let warnings = report["warnings"].as_array().into_iter().flatten();
+    warnings
+        .filter(|warning| OF_LIMITS.contains(&word(warning, "code")))
+        .map(|warning| word(warning, "message").to_owned())
+        .collect()
 }
 
 fn denied(report: &Value) -> Vec<ExplainedDenial> {
@@ -181,6 +194,22 @@ mod tests {
                         ended     The memory limit of 64 MiB (set by a flag) ended the body after 1.2 s.\n\
                         change    --memory sets it\n";
         assert_eq!(text(&explain(&report)), expected);
+    }
+
+    #[test]
+    fn a_limit_that_did_not_end_the_body_is_named_too() {
+        let report = json!({
+            "run_id": "01a", "argv": ["tar"], "outcome": "exited", "exit": {"code": 2, "signal": null},
+            "error": null, "denials": [], "timings_ms": {"body": 1200}, "limits": {}, "observation": {},
+            "warnings": [
+                {"code": "egress_unused", "message": "of no limit"},
+                {"code": "disk_full", "message": "the disk limit of 1 MiB was reached"},
+            ],
+        });
+        let expected = "run       01a tar\n\
+                        ended     The body exited with code 2 after 1.2 s.\n\
+                        limit     the disk limit of 1 MiB was reached\n";
+        assert_eq!(text(&report), expected);
     }
 
     #[test]

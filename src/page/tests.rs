@@ -445,3 +445,75 @@ fn the_tree_is_indented_by_what_it_lists_and_says_who_decided() {
     assert!(page.contains("What every body sees (1 path)"), "{page}");
     assert!(page.contains("hidden</span>"));
 }
+
+/// The symbols of the row of events: class, place, lane.
+fn marks(page: &str) -> Vec<String> {
+    let symbols = page.lines().filter(|line| line.starts_with("<svg x="));
+    let of_symbol = |line: &str| {
+        let parts: Vec<&str> = line.split('"').collect();
+        let class = parts.iter().position(|part| part.ends_with(" class="));
+        let class = parts[class.expect("a class") + 1];
+        format!("{class} {} {}", parts[1], parts[3])
+    };
+    symbols.map(of_symbol).collect()
+}
+
+#[test]
+fn denials_kills_limits_and_signals_are_marked_where_they_happened() {
+    let timing = |phase, duration_us| Timing { phase, duration_us };
+    let ended = |outcome| {
+        let mut ended = report(outcome, Some((None, Some(9))));
+        ended.timings = vec![timing("body", 1_000_000)];
+        ended.usage.wall_time_ms = 1_000;
+        ended
+    };
+    let mut killed = ended(Outcome::OutOfMemory);
+    killed.usage.oom_kills = Some(1);
+    let sample = |at_ms, oom_kills| UsageSample {
+        at_ms,
+        memory_bytes: Some(1),
+        cpu_time_us: Some(at_ms),
+        processes: Some(2),
+        oom_kills: Some(oom_kills),
+    };
+    killed.samples = Some(vec![
+        sample(0, 0),
+        sample(250, 0),
+        sample(500, 1),
+        sample(1_000, 1),
+    ]);
+    let at = |first_ms: u64| {
+        let mut denial = denial("net", &format!("a{first_ms}.com"), 1);
+        denial["first_ms"] = first_ms.into();
+        denial
+    };
+    // Two of these are at one place.
+    let page = render(&with_denials(&killed, vec![at(751), at(250), at(252)])).expect("a page");
+    let expected = [
+        "denial 24% 75%",
+        "denial 74% 75%",
+        "oom 50.00% 25%",
+        "signal 100.00% 75%",
+    ];
+    assert_eq!(marks(&page), expected);
+    // In each curve, a line for all but the denials.
+    let curves = page.matches("<svg class=\"curve\"").count();
+    assert_eq!(curves, 3);
+    for at in ["50.00%", "100.00%"] {
+        let line = format!("<line class=\"mark-line\" x1=\"{at}\" x2=\"{at}\"");
+        assert_eq!(page.matches(&line).count(), curves, "{at}");
+    }
+    assert!(!page.contains("x1=\"24%\""), "{page}");
+
+    let mut timed_out = ended(Outcome::TimedOut);
+    timed_out.plan.limits = vec![limit(Limit::WallTime, 800, "flag")];
+    let page = self::page(&timed_out);
+    assert_eq!(marks(&page), ["limit 80.00% 25%", "signal 100.00% 75%"]);
+    let mut cancelled = ended(Outcome::Cancelled);
+    cancelled.cancelled_by = Some(2);
+    let page = self::page(&cancelled);
+    assert_eq!(marks(&page), ["signal 100.00% 75%", "signal 100.00% 75%"]);
+    let mut quiet = ended(Outcome::Exited);
+    quiet.exit = Some(Exit::of_wait_status(0));
+    assert_eq!(marks(&self::page(&quiet)), Vec::<String>::new());
+}

@@ -28,6 +28,8 @@ pub(crate) enum Place {
     },
     /// A private directory.
     Private,
+    /// The run's own copy of a bundle whose files are known.
+    Bundle,
     /// Files and directories that the runner makes; their mount is read-only.
     Fixed,
     Device,
@@ -86,6 +88,7 @@ pub(crate) enum Rule {
     NotInView,
     NotOnHost,
     EmptyAtStart,
+    NotInBundle,
     ReadOnly,
     Mode,
     Search,
@@ -103,6 +106,7 @@ impl Rule {
             Self::NotInView => "not-in-view",
             Self::NotOnHost => "not-on-host",
             Self::EmptyAtStart => "private-directory",
+            Self::NotInBundle => "not-in-bundle",
             Self::ReadOnly => "read-only",
             Self::Mode => "mode",
             Self::Search => "search",
@@ -118,6 +122,7 @@ impl Rule {
             Self::Visible => "mount and file mode permit it",
             Self::NotInView => "only listed paths of the host are in the view",
             Self::NotOnHost => "there is no such file",
+            Self::NotInBundle => "the bundle has no such file",
             Self::EmptyAtStart => "a private directory has only what the body writes there",
             Self::ReadOnly => "the mount is read-only",
             Self::Mode => "the file's owner and mode do not permit it",
@@ -144,7 +149,7 @@ pub(crate) fn classify(seen: Seen, operation: Operation) -> Class {
     let state = match (seen.place, rule) {
         (_, Rule::NoPrograms) => State::NoExec,
         (Place::Mask, _) => State::Masked,
-        (Place::Private, _) => State::Private,
+        (Place::Private | Place::Bundle, _) => State::Private,
         (Place::Device, _) => State::Device,
         (Place::Proc, _) => State::Proc,
         (_, Rule::NotInView) => State::Hidden,
@@ -178,12 +183,13 @@ fn decide(seen: Seen, operation: Operation) -> (Rule, Option<&'static str>) {
         Place::Nowhere | Place::Fixed => (false, false),
         Place::Mount { writable, programs } => (writable, programs),
         Place::Image { writable } => (writable, true),
-        Place::Private => (true, true),
+        Place::Private | Place::Bundle => (true, true),
         Place::Device | Place::Proc => (true, false),
         Place::Mask => return (Rule::Mask, None),
     };
     let missing = match (place, on_host) {
         (Place::Private, _) => Rule::EmptyAtStart,
+        (Place::Bundle, _) => Rule::NotInBundle,
         (Place::Nowhere, OnHost::Present) => Rule::NotInView,
         _ => Rule::NotOnHost,
     };
@@ -249,7 +255,7 @@ mod tests {
     const IMAGE: Place = Place::Image { writable: true };
 
     /// Place, node, mode, and what [`outcomes`] gives.
-    const TABLE: [(Place, NodeKind, u32, &str); 20] = [
+    const TABLE: [(Place, NodeKind, u32, &str); 21] = [
         (
             MOUNTED,
             File,
@@ -339,6 +345,12 @@ mod tests {
             MissingDirectory,
             7,
             "Private ENOENT, Private ENOENT, Private ENOENT",
+        ),
+        (
+            Place::Bundle,
+            File,
+            6,
+            "Private Allowed, Private Allowed, Private EACCES",
         ),
         (
             Place::Fixed,

@@ -339,7 +339,12 @@ impl<'run> Execution<'run> {
             self.resources.body_ids(),
             &FileLimits::default(),
         )?;
+        let recorder = self.run.recorder();
+        let recorded = recorder.map_or(Ok(None), |recorder| {
+            recorder.staged(self.report.run_id(), &staged)
+        });
         self.report.record_inputs(staged);
+        self.report.warn(recorded?);
         Ok(())
     }
 
@@ -507,7 +512,7 @@ impl<'run> Execution<'run> {
         let (id, outcome) = (report.run_id(), report.outcome());
         let outputs = run.sync(resources, launched, file_roots, contract, id, outcome);
         report.record_outputs(outputs, &contract.required_outputs);
-        report.emit_outputs(&run.masks.borrow());
+        report.publish_outputs(&run.masks.borrow(), run.recorder());
         if let Some(directory) = run.make_kept_directory(&mut resources.record, report.run_id())? {
             report.record_kept_directory(&directory);
             report.take_result(copy_kept_directories(launched, &directory))?;

@@ -146,6 +146,10 @@ impl<'run> Run<'run> {
         self.last.and_then(|last| last.staying)
     }
 
+    fn recorder(&self) -> Option<&'run Recorder> {
+        self.last.map(|last| last.recorder)
+    }
+
     /// Reads what the run was started for: what was learned, or the result of a preparation.
     fn harvest(&self, launched: &Launched, has_succeeded: bool) -> Result<(), RunError> {
         if let Some(learning) = self.learning() {

@@ -93,14 +93,9 @@ impl Phases {
         masked.denials
     }
 
-    pub(super) fn emit_outputs(&self, outputs: &[SyncedReport], masks: &Masks) {
-        if !self.has_events() || outputs.is_empty() {
-            return;
-        }
-        let mut masked = Report::new(String::new(), Outcome::Exited);
-        masked.outputs = outputs.to_vec();
-        masks.mask_report(&mut masked);
-        for output in &masked.outputs {
+    /// `outputs` are masked.
+    pub(super) fn emit_outputs(&self, outputs: &[SyncedReport]) {
+        for output in outputs {
             self.emit(EventKind::Output { output });
         }
     }

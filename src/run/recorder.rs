@@ -6,10 +6,11 @@ use std::time::Duration;
 use crate::run::error::RunError;
 use secrets::mask::Masks;
 use spec::history::{
-    AuditPolicy, Granted, GrantsLine, HistoryLine, SecretDecision, SecretLine, StartedRun,
+    AuditPolicy, FilesLine, Granted, GrantsLine, HistoryLine, SecretDecision, SecretLine,
+    StartedRun,
 };
 use spec::path::{escape, escape_path};
-use spec::report::{ErrorReport, Report, WarningReport, with_causes};
+use spec::report::{ErrorReport, Report, StagedReport, SyncedReport, WarningReport, with_causes};
 use spec::request::{BundleArgument, Request, Subject};
 use spec::utc::text_since_1970;
 use store::{History, HistoryError};
@@ -89,7 +90,7 @@ impl Recorder {
             // The words of a command may contain values of secrets.
             subject: keep_from_children(|| subject(request)),
         });
-        self.before_the_body(&line)
+        self.append_or_warn(&line)
     }
 
     /// Records what was decided about the secrets of a run, before its body starts. Returns why it cannot be
@@ -108,7 +109,7 @@ impl Recorder {
                 at: text_since_1970(now()),
                 decision,
             });
-            let warning = self.before_the_body(&line)?;
+            let warning = self.append_or_warn(&line)?;
             if warning.is_some() {
                 return Ok(warning);
             }
@@ -133,14 +134,53 @@ impl Recorder {
         if *granted == Granted::default() {
             return Ok(None);
         }
-        self.before_the_body(&HistoryLine::Grants(GrantsLine {
+        self.append_or_warn(&HistoryLine::Grants(GrantsLine {
             run_id,
             at: text_since_1970(now()),
             granted,
         }))
     }
 
-    fn before_the_body(&self, line: &HistoryLine<'_>) -> Result<Option<WarningReport>, RunError> {
+    /// Records the files that were staged, before the body starts. Returns why they cannot be recorded.
+    ///
+    /// # Errors
+    /// They must be recorded.
+    pub(super) fn staged(
+        &self,
+        run_id: &str,
+        files: &[StagedReport],
+    ) -> Result<Option<WarningReport>, RunError> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        self.append_or_warn(&HistoryLine::Staged(FilesLine {
+            run_id,
+            at: text_since_1970(now()),
+            files,
+        }))
+    }
+
+    /// Records the declared outputs, once they are in the workspace. `files` are masked. Returns why they
+    /// cannot be recorded.
+    ///
+    /// # Errors
+    /// They must be recorded.
+    pub(super) fn synced(
+        &self,
+        run_id: &str,
+        files: &[SyncedReport],
+    ) -> Result<Option<WarningReport>, RunError> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        self.append_or_warn(&HistoryLine::Synced(FilesLine {
+            run_id,
+            at: text_since_1970(now()),
+            files,
+        }))
+    }
+
+    fn append_or_warn(&self, line: &HistoryLine<'_>) -> Result<Option<WarningReport>, RunError> {
         match append(self.history.as_ref(), line) {
             Ok(()) => Ok(None),
             Err(error) if self.is_required => Err(RunError::Unrecorded(error)),
@@ -148,7 +188,8 @@ impl Recorder {
         }
     }
 
-    /// Records the end of a run, without the output of the body, and this in its own file if it is wanted.
+    /// Records the end of a run, without what has lines of its own: the files, and the output of the body
+    /// if it is wanted.
     /// The report gets a warning if it cannot be recorded.
     ///
     /// # Errors
@@ -159,6 +200,8 @@ impl Recorder {
         let stderr = report.stderr.captured.take();
         let output = report.output.take();
         let recorded = report.recorded_output.take();
+        let inputs = std::mem::take(&mut report.inputs);
+        let outputs = std::mem::take(&mut report.outputs);
         let appended = append(self.history.as_ref(), &HistoryLine::Ended(report));
         let appended = appended.and_then(|()| match &recorded {
             Some(recorded) => append(self.output.as_ref(), &HistoryLine::Output(recorded)),
@@ -167,6 +210,8 @@ impl Recorder {
         report.stdout.captured = stdout;
         report.stderr.captured = stderr;
         report.output = output;
+        report.inputs = inputs;
+        report.outputs = outputs;
         match appended {
             Err(error) if self.is_required => Err(RunError::Unrecorded(error).report()),
             Err(error) => {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::plan::grants::Origin;
-use crate::plan::limits::Limits;
 use crate::run::dry_run::view::ViewOfRun;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::events::EventStream;
@@ -18,13 +17,13 @@ use crate::run::planning::limits::EffectiveLimits;
 use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
 use crate::run::planning::programs::line_ends::{NOT_FOUND, StartedProgram};
 use crate::run::planning::resolved::ResolvedRun;
-use crate::run::recorder::now;
+use crate::run::recorder::{Recorder, now};
 use crate::run::sources::MaterializedSources;
 use crate::run::supervision::{
-    DenialsReport, Supervised, Watched, network_report, refused_calls, signal_denials, usage_report,
+    DenialsReport, Supervised, Watched, limit_warnings, network_report, refused_calls,
+    signal_denials, usage_report,
 };
 use crate::run::unpacking::Bundle;
-use sandbox::cgroups::Counted;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use sandbox::supervise::judge::{Facts, Reason, judge};
@@ -39,12 +38,10 @@ use spec::observation::Observation;
 use spec::outcome::Outcome;
 use spec::path::{escape, escape_path};
 use spec::report::{
-    BundleView, Denial, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Usage,
-    WarningReport,
+    BundleView, Denial, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, WarningReport,
 };
 use spec::syscall_policy::SyscallPolicyName;
 use spec::ulid::ulid;
-use spec::units;
 use spec::utc::text_since_1970;
 
 /// The result of a stage, and its warnings even if it failed.
@@ -113,9 +110,27 @@ impl ReportBuilder {
         self.phases.emit_first_denials(denials, masks);
     }
 
-    /// Emits the results of the declared files, masked as the report will be.
-    pub(super) fn emit_outputs(&self, masks: &Masks) {
-        self.phases.emit_outputs(&self.report.outputs, masks);
+    /// Emits the results of the declared files and records them, masked as the report will be. A result that
+    /// must be recorded but is not fails the run.
+    pub(super) fn publish_outputs(&mut self, masks: &Masks, recorder: Option<&Recorder>) {
+        if self.report.outputs.is_empty() {
+            return;
+        }
+        let mut masked = Report::new(self.report.run_id.clone(), self.report.outcome);
+        masked.outputs.clone_from(&self.report.outputs);
+        masks.mask_report(&mut masked);
+        self.phases.emit_outputs(&masked.outputs);
+        let recorded = recorder.map_or(Ok(None), |recorder| {
+            recorder.synced(&masked.run_id, &masked.outputs)
+        });
+        match recorded {
+            Ok(warning) => self.warn(warning),
+            Err(error) => {
+                // Not refused: the body ran.
+                self.report.outcome = Outcome::Failed;
+                self.report.error = Some(error.report());
+            }
+        }
     }
 
     /// Adds the outcome of the stages and masks secret values.
@@ -359,7 +374,11 @@ impl ReportBuilder {
             .counted
             .unwrap_or_else(|| resources.group.count());
         let limits = &supervised.limits;
-        report.usage = usage_report::usage(observed, &counted, supervised.filled_bytes, launched);
+        let space = rustix::fs::fstatvfs(&launched.space).ok();
+        let filled_bytes = supervised.filled_bytes;
+        report.usage = usage_report::usage(observed, &counted, filled_bytes, space.as_ref());
+        let full = space.and_then(|space| limit_warnings::of_disk(&space, &report.plan.limits));
+        report.warnings.extend(full);
         let (denial, observation) = usage_report::refused_forks(&counted, &report.plan.limits);
         report.denials.extend(denial);
         report.observation.resources = observation;
@@ -401,13 +420,8 @@ impl ReportBuilder {
             )),
             _ => (),
         }
-        report.warnings.extend(match report.outcome {
-            Outcome::OutOfMemory => warn_of_files_in_memory(&report.usage, &counted, limits),
-            Outcome::Exited if report.commands.is_some() => {
-                warn_of_kills_in_commands(&report.usage)
-            }
-            outcome => warn_of_memory_kills(&report.usage, outcome, limits),
-        });
+        let of_memory = limit_warnings::of_memory(report, &counted, limits);
+        report.warnings.extend(of_memory);
         if observed.unkillable {
             report.outcome = Outcome::Failed;
             report.error = Some(RunError::Unkillable.report());
@@ -440,46 +454,6 @@ fn describe_init_end(raw_status: Option<i32>) -> String {
         } => format!("signal {signal}"),
         Exit { code, .. } => format!("exit code {}", code.unwrap_or(0)),
     }
-}
-
-/// Files in the writable space count as memory: warns if they filled a quarter of the limit.
-fn warn_of_files_in_memory(
-    usage: &Usage,
-    counted: &Counted,
-    limits: &Limits,
-) -> Option<WarningReport> {
-    let files = counted.memory_file_bytes.or(usage.written_bytes);
-    let files = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes)?;
-    let message = format!("{files} bytes of the memory limit were files in the writable space");
-    Some(WarningReport::new("memory_was_files", message))
-}
-
-/// The outcome is that of the first process: warns if other processes were killed.
-fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
-    let killed = match usage.oom_kills {
-        None | Some(0) => return None,
-        Some(1) => "1 process was".to_owned(),
-        Some(count) => format!("{} were", units::count(count, "process")),
-    };
-    let continued = if outcome == Outcome::Exited {
-        ", and the command went on"
-    } else {
-        ""
-    };
-    let message = format!(
-        "{killed} killed at the memory limit of {}{continued}; a higher --memory \
-         makes room",
-        units::bytes(limits.memory_bytes())
-    );
-    Some(WarningReport::new("memory_kills", message))
-}
-
-/// For a sandbox that stays: the limit may be that of one command.
-fn warn_of_kills_in_commands(usage: &Usage) -> Option<WarningReport> {
-    let killed = usage.oom_kills.filter(|count| *count > 0)?;
-    let killed = units::count(killed, "process");
-    let message = format!("{killed} killed at the memory limit of the sandbox or of one command");
-    Some(WarningReport::new("memory_kills", message))
 }
 
 /// The complete captured output if it is text; a truncated part could be misread.

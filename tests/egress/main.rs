@@ -27,3 +27,4 @@ mod proxy;
 mod publish;
 mod resolver;
 mod streams;
+mod why;

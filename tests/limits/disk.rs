@@ -25,6 +25,36 @@ fn no_more_bytes_than_the_disk_limit_can_be_written() {
     assert_eq!(limit(&done, "disk_bytes"), (Some(8 << 20), "flag"));
 }
 
+/// C-11: what a full disk is to the body is ENOSPC; the report says that the limit was reached, if the space is
+/// full at the end.
+#[test]
+fn a_disk_that_is_full_at_the_end_is_named_with_the_flag_that_sets_its_limit() {
+    let _turn = one_at_a_time();
+    let fill = "dd if=/dev/zero of=/tmp/fill bs=4096 2>/dev/null";
+    let full = |flags: &[&str], script: &str| {
+        let done = Ground::new().run(flags, &["/bin/sh", "-c", script]);
+        done.assert_exited(1);
+        let warnings = done.report["warnings"].as_array().expect("a list").iter();
+        let full = warnings.filter(|warning| warning["code"] == "disk_full");
+        let full = full.map(|warning| warning["message"].as_str().expect("text").to_owned());
+        full.collect::<Vec<String>>()
+    };
+    let disk = &["--disk=1m"][..];
+    let reached = "the disk limit of 1 MiB was reached: the writable directories were full when the body \
+                   ended; --disk sets it";
+    assert_eq!(full(disk, fill), [reached]);
+    let none: [&str; 0] = [];
+    assert_eq!(full(disk, &format!("{fill}; rm /tmp/fill; exit 1")), none);
+    assert_eq!(full(disk, "exit 1"), none);
+    // A request for more than what is left leaves the rest free.
+    let more = "fallocate -l 600k /tmp/a && fallocate -l 600k /tmp/b || exit 1";
+    assert_eq!(full(disk, more), none);
+    let many = "i=0; while true > /tmp/$((i += 1)); do :; done; exit 1";
+    let reached = "the inodes limit of 65536 was reached: the writable directories were full when the body \
+                   ended; no flag changes it";
+    assert_eq!(full(&["--memory=512m"], many), [reached]);
+}
+
 /// C-12, C-30: a hundred thousand names exceed the limit, of every file type.
 #[test]
 fn no_more_files_than_the_limit_of_inodes_can_be_made() {

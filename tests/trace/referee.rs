@@ -5,7 +5,9 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use support::{Done, Ground, text};
+use support::network::PYTHON;
+use support::packages::{has, npm_package, wheels};
+use support::{Done, Ground, belongs_to_tier, skip, text};
 
 use super::of_files;
 
@@ -70,8 +72,8 @@ fn failure(line: &str, current: &str) -> Option<PathBuf> {
     (errno == "EROFS" || missed.exists()).then(|| of_host(&asked))
 }
 
-/// What strace says of the body's processes: `lines` are those of each, by process id.
-fn by_strace(lines: &BTreeMap<u32, String>) -> Failures {
+/// What strace says of the body's processes: `lines` are those of each, by process id. Each starts in `start`.
+fn by_strace(lines: &BTreeMap<u32, String>, start: &str) -> Failures {
     let mut failures = Failures::new();
     let of_runner = |text: &str| text.contains("\nmount(") || text.contains("openat2(");
     let mut is_first = true;
@@ -81,7 +83,7 @@ fn by_strace(lines: &BTreeMap<u32, String>) -> Failures {
             // Before, it is not the body yet.
             lines.find(|line| line.starts_with("execve(") && line.ends_with(" = 0"));
         }
-        let mut current = HOME.to_owned();
+        let mut current = start.to_owned();
         for line in lines {
             if let Some(path) = failure(line, &current) {
                 *failures.entry(path).or_default() += 1;
@@ -137,28 +139,19 @@ fn compare(script: &str, name: &str, least: usize) {
         true => "python3",
         false => "sh",
     };
-    let prefix = ground.path("strace");
     let seen = top.join("seen");
+    let flags = ["--ro", text(&seen), "--ro", text(&script)];
+    let body = [interpreter, text(&script), text(&top)];
+    let exact = compare_run(&ground, &flags, HOME, &body);
+    assert!(least <= exact.len(), "{exact:#?}");
+}
+
+/// Compares what `--trace` and strace say of a body, whose processes start in `start`.
+fn compare_run(ground: &Ground, flags: &[&str], start: &str, body: &[&str]) -> Failures {
+    let prefix = ground.path("strace");
     // Sockets of the body's own, beside a mounted directory.
-    let words = [
-        "run",
-        "--trace",
-        "--unix-sockets",
-        "--ro",
-        text(&seen),
-        "--ro",
-        text(&script),
-    ];
-    let body = [
-        "--",
-        "sh",
-        "-c",
-        "exec \"$@\"",
-        "sh",
-        interpreter,
-        text(&script),
-        text(&top),
-    ];
+    let words = ["run", "--trace", "--unix-sockets"];
+    let body = [&["--", "sh", "-c", "exec \"$@\"", "sh"], body].concat();
     let calls = "trace=file,connect,bind";
     let strace = [
         "-ff",
@@ -173,7 +166,7 @@ fn compare(script: &str, name: &str, least: usize) {
         "-o",
         text(&prefix),
     ];
-    let case = ground.command(&[&words[..], &body].concat());
+    let case = ground.command(&[&words[..], flags, &body].concat());
     let done = case.through("strace", &strace).done();
     done.assert_exited(0);
     let mut lines = BTreeMap::new();
@@ -184,9 +177,9 @@ fn compare(script: &str, name: &str, least: usize) {
             lines.insert(process, std::fs::read_to_string(&path).expect("read"));
         }
     }
-    let (exact, inferred) = (by_strace(&lines), by_trace(&done));
-    assert!(least <= exact.len(), "{exact:#?}");
+    let (exact, inferred) = (by_strace(&lines, start), by_trace(&done));
     assert_eq!(inferred, exact);
+    exact
 }
 
 #[test]
@@ -206,4 +199,68 @@ fn a_compiler_was_denied_what_strace_saw_fail_and_nothing_else() {
         "referee-gcc.sh",
         5,
     );
+}
+
+/// Compares a run of a tool, whose settings, named by `variable`, are hidden.
+fn compare_tool(ground: &Ground, flags: &[&str], variable: &str, script: &str) {
+    let hidden = ground.write("hidden/settings", "");
+    let variable = format!("{variable}={}", text(&hidden));
+    let flags = [flags, &["-e", &variable]].concat();
+    let at = flags.iter().position(|flag| *flag == "-w");
+    let directory = at.map_or(HOME, |at| flags[at + 1]);
+    let exact = compare_run(ground, &flags, directory, &["sh", "-ec", script]);
+    assert!(exact.contains_key(&of_host(&hidden)), "{exact:#?}");
+}
+
+#[test]
+fn git_was_denied_what_strace_saw_fail_and_nothing_else() {
+    if !belongs_to_tier("long") {
+        return;
+    }
+    if !has("git") {
+        return skip("git is not installed");
+    }
+    let ground = Ground::new();
+    // In the home of the body: what it makes in a directory of the host would be there when strace is read.
+    let script = "git init -q .; echo text > file; git add file
+        git -c user.name=n -c user.email=e@x.org commit -q -m message
+        git status --short; git log --oneline; git grep text";
+    compare_tool(&ground, &[], "GIT_CONFIG_GLOBAL", script);
+}
+
+#[test]
+fn pip_was_denied_what_strace_saw_fail_and_nothing_else() {
+    if !belongs_to_tier("long") {
+        return;
+    }
+    let Some(wheels) = wheels() else {
+        return skip("no wheels can be downloaded");
+    };
+    let wheels = wheels.canonicalize().expect("there");
+    let ground = Ground::new();
+    let script = format!(
+        "{PYTHON} -m pip install --quiet --no-index --find-links {} --target /tmp/lib six markupsafe
+         PYTHONPATH=/tmp/lib {PYTHON} -c 'import six, markupsafe'",
+        wheels.display()
+    );
+    let flags = ["--ro", text(&wheels)];
+    compare_tool(&ground, &flags, "PIP_CONFIG_FILE", &script);
+}
+
+#[test]
+fn npm_was_denied_what_strace_saw_fail_and_nothing_else() {
+    if !belongs_to_tier("long") {
+        return;
+    }
+    if !has("npm") {
+        return skip("npm is not installed");
+    }
+    let Some(folder) = npm_package("left-pad", "1.3.0") else {
+        return skip("no package of npm can be downloaded");
+    };
+    let folder = folder.canonicalize().expect("there");
+    let ground = Ground::new();
+    let flags = ["--ro", text(&folder), "-w", text(&folder)];
+    let script = "npm --offline ls --omit=dev; node -e 'require(\"./index.js\")'";
+    compare_tool(&ground, &flags, "NPM_CONFIG_USERCONFIG", script);
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 use crate::captured::StreamDocument;
 use crate::plan_report::{PlannedHost, PlannedPath, PlannedVariable};
-use crate::report::{Report, StreamReport};
+use crate::report::{Report, StagedReport, StreamReport, SyncedReport};
 
 /// What `--record-output` keeps of each output stream of a body, in bytes.
 pub const RECORDED_BYTES_MAX: usize = 1 << 20;
@@ -49,7 +49,13 @@ pub enum HistoryLine<'run> {
     /// What a run was granted besides secrets. Precedes the start of the body; a run with no such grants has
     /// none.
     Grants(GrantsLine<'run>),
-    /// The report of a run that ended or was refused, without the output of its body.
+    /// The files that were staged. Precedes the start of the body; a run without input files has none.
+    Staged(FilesLine<'run, StagedReport>),
+    /// The declared output files, once the present ones are in the workspace. A run that declares none has
+    /// none.
+    Synced(FilesLine<'run, SyncedReport>),
+    /// The report of a run that ended or was refused, without the output of its body; `inputs` and `outputs`
+    /// are empty: they are in the lines `staged` and `synced`.
     Ended(&'run Report),
     /// What the body wrote, with `--record-output`. In files of their own.
     Output(&'run RecordedOutput),
@@ -77,6 +83,19 @@ pub struct GrantsLine<'run> {
     pub at: String,
     #[serde(flatten)]
     pub granted: &'run Granted,
+}
+
+/// The line of the files that were staged or synced.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "{F}Line"))]
+pub struct FilesLine<'run, F> {
+    /// Lower-case ULID.
+    pub run_id: &'run str,
+    /// UTC, RFC 3339, to the millisecond.
+    pub at: String,
+    /// As in the report, by key.
+    pub files: &'run [F],
 }
 
 /// What a run was granted besides secrets, and what decided it.

@@ -77,6 +77,8 @@ pub struct ExplainedRun {
     pub ended: String,
     /// What changes that; `null`: nothing does, or nothing needs to.
     pub change: Option<String>,
+    /// Limits that were reached and did not end it.
+    pub limits: Vec<String>,
     /// What was denied, the most frequent first.
     pub denied: Vec<ExplainedDenial>,
     /// Kinds of denials that were not observed, so that `denied` may lack some.

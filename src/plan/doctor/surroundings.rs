@@ -1,5 +1,8 @@
 //! What surrounds this process: the kernel, a filter, a container, WSL.
 
+/// The profile in the source tree for containers that start runs.
+const PROFILE: &str = "packaging/kubernetes/seccomp.json";
+
 /// What surrounds this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings {
@@ -84,16 +87,15 @@ impl Surroundings {
                     String::new()
                 };
                 format!(
-                    "{engine} run --security-opt seccomp=unconfined {proc}… # or a profile that allows \
-                     {calls}"
+                    "{engine} run --security-opt seccomp={PROFILE} {proc}… # allows {calls}; \
+                     seccomp=unconfined allows every call"
                 )
             }
             Some("kubernetes") => {
                 let proc = proc.map_or_else(String::new, |proc| format!("; {}", proc.mend));
                 format!(
                     "set securityContext.seccompProfile.type of the container to Localhost, with a \
-                     profile that allows {calls} (packaging/kubernetes/seccomp.json), or to \
-                     Unconfined{proc}"
+                     profile that allows {calls} ({PROFILE}), or to Unconfined{proc}"
                 )
             }
             Some(_) => format!("allow {calls} in the filter of the container"),

@@ -22,10 +22,8 @@ impl Run<'_> {
         decisions: &[SecretDecision],
         run_id: &str,
     ) -> Result<Option<WarningReport>, RunError> {
-        match self.last {
-            Some(last) => last.recorder.secrets(run_id, decisions),
-            None => Ok(None),
-        }
+        self.recorder()
+            .map_or(Ok(None), |recorder| recorder.secrets(run_id, decisions))
     }
 
     /// Records what the run is granted besides secrets. Returns why it cannot be recorded. `masks` are the
@@ -39,8 +37,7 @@ impl Run<'_> {
         masks: &Masks,
         run_id: &str,
     ) -> Result<Option<WarningReport>, RunError> {
-        let recorder = self.last.map(|last| last.recorder);
-        match recorder.filter(|recorder| recorder.is_open()) {
+        match self.recorder().filter(|recorder| recorder.is_open()) {
             Some(recorder) => {
                 // Masking copies the values of secrets.
                 let granted = keep_from_children(|| self.granted(resolved, masks));

@@ -15,7 +15,7 @@ use crate::plan::access::{NodeKind, OnHost, Place, Rights, Seen, parent};
 use crate::run::launching::predicted_view::{
     Node, PredictedView, beneath, forbids_programs, on_host,
 };
-use sandbox::view::{Access, BASE_CANDIDATES, ViewStep};
+use sandbox::view::{Access, BASE_CANDIDATES, BUNDLE, ViewStep};
 
 /// Files of a process that only a process that may trace it can use (proc(5)). Init is not dumpable.
 const GUARDED: [&str; 18] = [
@@ -79,8 +79,7 @@ impl PredictedView<'_> {
                 NodeKind::Directory
             }
             Node::File { executable, .. } => {
-                // A file of the bundle.
-                if rights.is_none() && place == Place::Private {
+                if place == Place::Bundle {
                     seen.rights.execute = executable;
                 }
                 NodeKind::File
@@ -167,6 +166,11 @@ impl PredictedView<'_> {
                     writable: *access == Access::Writable,
                     programs: true,
                 }
+            }
+            Some(ViewStep::SelfBind { path })
+                if self.bundle.is_some() && path == BUNDLE.as_bytes() =>
+            {
+                Place::Bundle
             }
             Some(_) => Place::Private,
             None if beneath(path, b"/proc").is_some() => Place::Proc,

@@ -2,6 +2,7 @@
 //! until its end: streams, limits, network.
 
 pub(super) mod audit_denials;
+pub(super) mod limit_warnings;
 mod live_denials;
 mod live_usage;
 pub(super) mod network;

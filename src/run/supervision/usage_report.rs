@@ -1,7 +1,8 @@
 //! What a body used, in the report.
 
+use rustix::fs::StatVfs;
+
 use sandbox::cgroups::Counted;
-use sandbox::launch::Launched;
 use sandbox::supervise::judge::Reason;
 use sandbox::supervise::watch::Observed;
 use spec::limits::{self, Limit};
@@ -14,14 +15,14 @@ pub(in crate::run) fn usage(
     observed: &Observed,
     counted: &Counted,
     filled_bytes: u64,
-    launched: &Launched,
+    space: Option<&StatVfs>,
 ) -> Usage {
     let cpu_time = counted.cpu_time;
     let waited = observed.waited_cpu_us;
     let milliseconds = |counted: Option<u64>, waited: Option<u64>| {
         counted.or(waited).map(|microseconds| microseconds / 1_000)
     };
-    let written_bytes = rustix::fs::fstatvfs(&launched.space).ok().map(|found| {
+    let written_bytes = space.map(|found| {
         let used = found
             .f_blocks
             .saturating_sub(found.f_bfree)

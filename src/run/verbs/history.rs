@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::run::error::RunError;
 use crate::run::host::resources::open_records;
@@ -17,6 +17,8 @@ use store::read_history;
 #[derive(Debug, Default)]
 struct Recorded {
     started: Option<Value>,
+    /// Keys of the report that have lines of their own.
+    files: Map<String, Value>,
     report: Option<Value>,
     is_live: bool,
 }
@@ -45,19 +47,12 @@ impl RecordedRuns {
         let Ok(Value::Object(mut line)) = serde_json::from_slice(line) else {
             return;
         };
-        let is_start = line.contains_key("started");
-        let key = if is_start { "started" } else { "ended" };
-        let Some(event) = line.remove(key) else {
-            return;
-        };
-        let run_id = text(&event, "run_id");
-        let run = self.0.entry(run_id).or_default();
-        let part = if is_start {
-            &mut run.started
-        } else {
-            &mut run.report
-        };
-        *part = Some(event);
+        for key in ["started", "staged", "synced", "ended"] {
+            if let Some(event) = line.remove(key) {
+                let run = self.0.entry(text(&event, "run_id")).or_default();
+                run.add(key, event);
+            }
+        }
     }
 
     /// The runs that go on or, with `all`, every run; the newest first.
@@ -68,13 +63,13 @@ impl RecordedRuns {
     }
 
     /// The report of the run whose id begins with `wanted`, or of the one that ended last; of a run without
-    /// a report, its start.
+    /// a report, its start and its files.
     ///
     /// # Errors
     /// There is no such run, or more than one.
     pub(crate) fn find(&self, wanted: &str) -> Result<&Value, ErrorReport> {
         let run = self.find_run(wanted)?;
-        let found = run.report.as_ref().or(run.started.as_ref());
+        let found = run.known();
         Ok(found.unwrap_or(&Value::Null))
     }
 
@@ -170,6 +165,31 @@ fn output_of(line: &[u8]) -> Option<[RecordedStream; 2]> {
 }
 
 impl Recorded {
+    fn add(&mut self, key: &str, mut event: Value) {
+        match key {
+            "started" => self.started = Some(event),
+            "ended" => self.report = Some(event),
+            "staged" => drop(
+                self.files
+                    .insert("inputs".to_owned(), event["files"].take()),
+            ),
+            _ => drop(
+                self.files
+                    .insert("outputs".to_owned(), event["files"].take()),
+            ),
+        }
+        // The lines of a run have one order, but any of them may be missing.
+        for known in [&mut self.started, &mut self.report] {
+            if let Some(Value::Object(known)) = known {
+                known.extend(self.files.clone());
+            }
+        }
+    }
+
+    fn known(&self) -> Option<&Value> {
+        self.report.as_ref().or(self.started.as_ref())
+    }
+
     fn listed(&self, run_id: &str) -> ListedRun {
         let none = Value::Null;
         let (started, report) = (self.started.as_ref(), self.report.as_ref());
@@ -239,7 +259,10 @@ mod tests {
             r#"{"tor"#,
             "null",
             "",
-            r#"{"ended":{"run_id":"01a","started_at":"t1","outcome":"exited","exit":{"code":3}}}"#,
+            r#"{"staged":{"run_id":"01a","at":"t1","files":["in"]}}"#,
+            r#"{"staged":{"run_id":"01b","at":"t2","files":["in"]}}"#,
+            r#"{"synced":{"run_id":"01a","at":"t1","files":["out"]}}"#,
+            r#"{"ended":{"run_id":"01a","started_at":"t1","outcome":"exited","exit":{"code":3},"inputs":[],"outputs":[]}}"#,
             r#"{"ended":{"run_id":"01c","started_at":"t3","outcome":"refused","exit":null}}"#,
         ]);
         let listed = runs.list(true);
@@ -265,6 +288,12 @@ mod tests {
         assert_eq!(runs.list(false), []);
         assert_eq!(runs.find("last").expect("found")["run_id"], "01c");
         assert_eq!(runs.find("01A").expect("found")["outcome"], "exited");
+        let files = |run: &str| {
+            let run = runs.find(run).expect("found");
+            [run["inputs"][0].clone(), run["outputs"][0].clone()]
+        };
+        assert_eq!(files("01a"), ["in", "out"]);
+        assert_eq!(files("01b"), [Value::from("in"), Value::Null]);
         assert_eq!(runs.find("01b").expect("found")["pid"], 2);
         assert_eq!(runs.find_report("last").expect("found")["run_id"], "01c");
         let killed = runs.find_report("01b").expect_err("no report");

@@ -13,11 +13,11 @@ use crate::run::dry_run::why::Planned;
 use crate::run::launching::predicted_view::{PredictedView, absolute, beneath, on_host};
 use crate::run::launching::seen::{SeenPath, look_up};
 use sandbox::mounts::{self, MountError};
-use sandbox::view::ViewStep;
+use sandbox::view::{BUNDLE, SCRATCH, ViewStep};
 use spec::host_policy::{HostPolicy, names};
 use spec::path::{escape, escape_path, quoted};
 use spec::plan_report::{DEFAULT, FIXED, HOST_POLICY, PlannedPath};
-use spec::request::{Grant, Request, ViewEntry};
+use spec::request::{Grant, Request, Subject, ViewEntry};
 use spec::why_report::{Answer, Operation, State, Verdict};
 
 /// The view of a plan or of a run, and what decided about it.
@@ -74,7 +74,7 @@ impl PathRules<'_> {
             verdict: class.verdict,
             errno: class.errno.map(str::to_owned),
             state: class.state,
-            found: describe(&decided.found, &inside, class, row),
+            found: self.describe(&decided.found, &inside, class, row),
             rule: class.rule.words().to_owned(),
             decided_by: decided_by.to_owned(),
             change: self.change(&decided, operation),
@@ -210,6 +210,48 @@ impl PathRules<'_> {
         Some(format!("{change}; {ACTS_OUTSIDE}"))
     }
 
+    fn describe(
+        &self,
+        found: &SeenPath,
+        asked: &[u8],
+        class: Class,
+        row: Option<&PlannedPath>,
+    ) -> String {
+        let state = match class.state {
+            State::ReadOnly => "visible, read-only",
+            State::ReadWrite => "visible and writable",
+            State::Private => self.describe_private(found),
+            State::Device => "a device",
+            State::Proc => "proc of the body's own pid namespace",
+            State::Masked => "an empty file or directory covers it",
+            State::NoExec => "visible, but not for programs",
+            State::Hidden => "nothing; it exists on the host",
+            _ => "nothing; it does not exist on the host either",
+        };
+        let mut text = state.to_owned();
+        let from = row.and_then(|row| row.from.as_ref().map(|from| (from, &row.path)));
+        if let Some((from, _)) = from.filter(|(from, path)| from != path) {
+            text.push_str(&format!(", from {from}"));
+        }
+        // A link on the way.
+        if clean(asked) != found.path {
+            text.push_str(&format!("; it leads to {}", escape(&found.path)));
+        }
+        text
+    }
+
+    /// The runner fills two of the private directories for a bundle.
+    fn describe_private(&self, found: &SeenPath) -> &'static str {
+        let is_bundle = matches!(self.request.subject, Subject::Bundle(_));
+        match found.mount.as_deref().filter(|_| is_bundle) {
+            Some(mount) if mount == BUNDLE.as_bytes() => "the run's own copy of the bundle",
+            Some(mount) if mount == SCRATCH.as_bytes() => {
+                "a private directory of the run, with the input files at the start"
+            }
+            _ => "a private directory of the run, empty at the start",
+        }
+    }
+
     /// The flag that makes a path of the host visible, or what forbids it.
     fn mount_flag(&self, path: &Path, flag: &str) -> Option<String> {
         let entry = ViewEntry::Bind {
@@ -257,30 +299,6 @@ fn unresolvable(asked: String, errno: Errno) -> Answer {
         decided_by: FIXED.to_owned(),
         change: None,
     }
-}
-
-fn describe(found: &SeenPath, asked: &[u8], class: Class, row: Option<&PlannedPath>) -> String {
-    let state = match class.state {
-        State::ReadOnly => "visible, read-only",
-        State::ReadWrite => "visible and writable",
-        State::Private => "a private directory of the run, empty at the start",
-        State::Device => "a device",
-        State::Proc => "proc of the body's own pid namespace",
-        State::Masked => "an empty file or directory covers it",
-        State::NoExec => "visible, but not for programs",
-        State::Hidden => "nothing; it exists on the host",
-        _ => "nothing; it does not exist on the host either",
-    };
-    let mut text = state.to_owned();
-    let from = row.and_then(|row| row.from.as_ref().map(|from| (from, &row.path)));
-    if let Some((from, _)) = from.filter(|(from, path)| from != path) {
-        text.push_str(&format!(", from {from}"));
-    }
-    // A link on the way.
-    if clean(asked) != found.path {
-        text.push_str(&format!("; it leads to {}", escape(&found.path)));
-    }
-    text
 }
 
 /// Without `.` and empty segments.

@@ -80,9 +80,9 @@ pub(crate) fn fill(
         UnpackFailure::Problem(problem) => problem,
         UnpackFailure::Source(errno) => Problem::of(&UnpackError::Read(errno.into())),
         UnpackFailure::Host(errno) => Problem::not_started(errno),
-        UnpackFailure::TimedOut => {
-            Problem::of_reader(&format!("its reader neither read nor answered for {STALL_MAX:?}"))
-        }
+        UnpackFailure::TimedOut => Problem::of_reader(&format!(
+            "its reader neither read nor answered for {STALL_MAX:?}"
+        )),
         // No signal is waited for.
         UnpackFailure::Cancelled(_) => Problem::of_reader(NO_ANSWER),
     })?;

@@ -37,6 +37,7 @@ fn measure(options: &Options) -> Report {
         .unwrap_or(if options.quick { 8 } else { 60 });
     near.retain(|peer| ["bare", "floor", "bwrap", "runner run"].contains(&peer.name));
     let rested = launches("after 200 ms of idle", &mut near, idle_rounds, IDLE);
+    let of_processors = processor_times(&mut near, options.rounds);
     // In rounds of their own: what they leave to the kernel would meet those above.
     near.retain(|peer| ["bwrap", "runner run"].contains(&peer.name));
     near.extend(peers::others(&ground, &body, &mut report));
@@ -66,7 +67,10 @@ fn measure(options: &Options) -> Report {
         idle_p90,
         PEER_ABSENT,
     );
-    report.tables.extend([table, rested, others]);
+    let processor_time = of_processors.ratio("runner run", "bwrap");
+    let processor_time = processor_time.map(|ratio| ratio.p50);
+    report.mark_if("processor time, run ÷ bwrap", processor_time, PEER_ABSENT);
+    report.tables.extend([table, rested, of_processors, others]);
     report
 }
 
@@ -77,6 +81,13 @@ fn launches(title: &str, peers: &mut [Peer], rounds: usize, idle: Duration) -> T
         std::thread::sleep(idle);
         peers[place].launch_us()
     })
+}
+
+/// User and system time of all processes of a launch.
+fn processor_times(peers: &mut [Peer], rounds: usize) -> Table {
+    let names: Vec<&str> = peers.iter().map(|peer| peer.name).collect();
+    let table = Table::new("processor time of a launch", "µs", &["bwrap"]);
+    table.measure(&names, rounds, 3, |place| peers[place].processor_us())
 }
 
 /// Those whom the marks are about.

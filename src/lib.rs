@@ -84,8 +84,12 @@
 //!   has real directories, made by us, in its uppermost layer, and is reached beneath its descriptor.
 //! - A blob is in the store under its digest only after all its bytes were hashed and are on the
 //!   disk; a snapshot is unpacked from the bytes that its manifest names, or not at all.
-//! - The supervisor reads nothing that the body wrote, except the declared output document and the
-//!   declared output files, bounded in size.
+//! - No process that parses what a stranger wrote has rights that a body has not. Exceptions: the fetcher connects to
+//!   any host by TCP and UDP, and has the credential of its request; the resolver sends datagrams to any host; a reader
+//!   writes to the directory that it fills, for caches and stores as the caller; `runner-server` and `runner-worker`,
+//!   which have the rights of their user. `docs/security-model.md` says what a takeover of each gives.
+//! - The supervisor copies, counts, hashes, cuts and masks bytes of the body and decodes none: output, declared output
+//!   files, names and paths. A reader parses the output document. All is bounded in size.
 //! - What a run makes on the host is recorded before it is made, and released in reverse order. The
 //!   next start or `runner gc` finds what a killed supervisor left. A failure to release something is
 //!   added to the report and hides nothing.
@@ -99,8 +103,8 @@
 //!   never the repository's.
 //! - What is fetched, listed or read for a bundle is bounded beforehand: bytes, entries, depth,
 //!   sources, answers, time.
-//! - A body reaches other hosts through the relay only. The relay decides on a name before it resolves
-//!   it, resolves it once, and connects to the address that it checked.
+//! - A body reaches other hosts through the relay only. The supervisor decides on a name before the resolver
+//!   looks it up, once, and connects to the address that it checked.
 //! - No descriptor of the body's network namespace stays open after the run: one would keep the
 //!   namespace alive.
 //! - A preparation run has no secret, variable or workspace of the caller's, and reaches the host's

@@ -159,6 +159,13 @@ const DECODERS: &[&str] = &[
     "glob::",
     "ignore::gitignore",
     "Agent::with_parts",
+    // HTTP by hyper, paths by axum, MCP by rmcp, messages and object metadata by async-nats.
+    "http1::Builder",
+    "Router::new()",
+    "AsyncRwTransport",
+    "StreamableHttpService::new",
+    "ConnectOptions",
+    "jetstream::object_store",
 ];
 
 /// Why a decoder may be called, and the only files that do so.
@@ -214,7 +221,13 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
          prints or writes for the server, which has its user's rights alone",
         &[
             "crates/companion/src/events.rs",
+            "crates/server/src/mcp/mod.rs",
             "crates/server/src/serve/body.rs",
+            "crates/server/src/serve/connections.rs",
+            "crates/server/src/serve/e2b/mod.rs",
+            "crates/server/src/serve/mcp/mod.rs",
+            "crates/server/src/serve/mcp/sessions.rs",
+            "crates/server/src/serve/routes.rs",
             "crates/server/src/serve/runs/events.rs",
             "crates/server/src/serve/runs/known.rs",
             "crates/server/src/serve/templates.rs",
@@ -223,12 +236,19 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "messages of those who may write to the stream, and what `runner` writes, for the worker, which has its user's \
-         rights alone",
+        "answers of a server in a sandbox, that is of a stranger, to the server, which has its user's rights alone \
+         (`docs/security-model.md`)",
+        &["crates/server/src/serve/ports/mod.rs"],
+    ),
+    (
+        "what the message server sends, messages of those who may write to the stream, requests for metrics, and what \
+         `runner` writes, for the worker, which has its user's rights alone",
         &[
             "crates/worker/src/engine.rs",
             "crates/worker/src/execute.rs",
             "crates/worker/src/messages.rs",
+            "crates/worker/src/metrics.rs",
+            "crates/worker/src/objects.rs",
             "crates/worker/src/submit.rs",
         ],
     ),

@@ -8,6 +8,9 @@
     reason = "test code: a failure is a panic"
 )]
 
+#[path = "secrets/credentials.rs"]
+mod credentials;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -227,11 +230,10 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What lies in the writable memory of a process and starts with `value-of-`.
-fn values_in_memory(pid: i32) -> BTreeSet<String> {
+/// Calls `look` with the writable memory of a process, in parts that overlap by 100 bytes.
+fn look_at_memory(pid: i32, look: &mut dyn FnMut(&[u8])) {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("readable by root");
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("readable by root");
-    let mut found = BTreeSet::new();
     for line in maps.lines().filter(|line| line.contains(" rw")) {
         let (range, _) = line.split_once(' ').expect("a range");
         let (from, to) = range.split_once('-').expect("a range");
@@ -240,18 +242,26 @@ fn values_in_memory(pid: i32) -> BTreeSet<String> {
             let overlapping = (to - at).min((1 << 20) + 100);
             let mut part = vec![0; usize::try_from(overlapping).expect("small")];
             memory.read_exact_at(&mut part, at).expect("mapped");
-            let mut rest = &part[..];
-            while let Some(next) = rest.iter().position(|byte| *byte == b'v') {
-                rest = &rest[next..];
-                if rest.starts_with(b"value-of-") {
-                    let is_of_value = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'-';
-                    let value = rest.iter().take_while(is_of_value).copied().collect();
-                    found.insert(String::from_utf8(value).expect("ASCII"));
-                }
-                rest = &rest[1..];
-            }
+            look(&part);
         }
     }
+}
+
+/// What lies in the writable memory of a process and starts with `value-of-`.
+fn values_in_memory(pid: i32) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    look_at_memory(pid, &mut |part| {
+        let mut rest = part;
+        while let Some(next) = rest.iter().position(|byte| *byte == b'v') {
+            rest = &rest[next..];
+            if rest.starts_with(b"value-of-") {
+                let is_of_value = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'-';
+                let value = rest.iter().take_while(is_of_value).copied().collect();
+                found.insert(String::from_utf8(value).expect("ASCII"));
+            }
+            rest = &rest[1..];
+        }
+    });
     found
 }
 

@@ -35,6 +35,7 @@ pub const MARKS: &[Mark] = &[
     most("launch", "run ÷ nsjail with limits", 0.25, ""),
     most("launch", "exec hello ÷ bwrap", 0.8, ""),
     most("launch", "run ÷ bwrap, p90 after 200 ms of idle", 1.0, ""),
+    most("launch", "processor time, run ÷ bwrap", 2.5, ""),
     most("start", "version over a C program", 200.0, " µs"),
     most("start", "own memory for hello", 4.0, " MiB"),
     most("unpack", "unpack 2,000 files ÷ tar xzf", 0.6, ""),

@@ -37,7 +37,7 @@ pub use ground::{Ground, in_memory, on_path, runner};
 pub use options::{Options, Usage};
 pub use peers::Peer;
 pub use report::Report;
-pub use rounds::{interleaved, run_once, try_out, wall_us};
+pub use rounds::{interleaved, processor_us, run_once, try_out, wall_us};
 pub use table::{Ratio, Row, Table, median, percentile};
 
 /// A whole bench: reads the options, measures, prints the report.

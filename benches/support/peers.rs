@@ -11,7 +11,7 @@ use serde_json::json;
 use super::chamber::Chamber;
 use super::ground::{Ground, on_path};
 use super::report::Report;
-use super::rounds::{run_once, try_out, wall_us};
+use super::rounds::{processor_us, run_once, try_out, wall_us};
 
 /// A name, and the command that launches the body once.
 pub struct Peer {
@@ -37,6 +37,14 @@ impl Peer {
         match &self.chamber {
             Some(chamber) => chamber.within(|| wall_us(&mut self.command)),
             None => wall_us(&mut self.command),
+        }
+    }
+
+    /// User and system time of all its processes, in microseconds.
+    pub fn processor_us(&mut self) -> f64 {
+        match &self.chamber {
+            Some(chamber) => chamber.within(|| processor_us(&mut self.command)),
+            None => processor_us(&mut self.command),
         }
     }
 }

@@ -50,6 +50,16 @@ pub fn wall_us(command: &mut Command) -> f64 {
     took.div_duration_f64(Duration::from_micros(1))
 }
 
+/// User and system time of a command, which must be a success, and of all that it and they waited for, in
+/// microseconds (wait4(2)). Standard output is discarded, standard error is shown.
+pub fn processor_us(command: &mut Command) -> f64 {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let pid = i32::try_from(child.unwrap().id()).unwrap();
+    let ended = sys::process::wait(pid, true).unwrap().unwrap();
+    assert_eq!(ended.raw_status, 0, "{command:?}");
+    (ended.user_time_us + ended.system_time_us) as f64
+}
+
 /// Runs a command, which must succeed.
 pub fn run_once(command: &mut Command) {
     let status = command.stdin(Stdio::null()).status().unwrap();

@@ -209,7 +209,7 @@ mod tests {
         let expected = "run       01a tar\n\
                         ended     The body exited with code 2 after 1.2 s.\n\
                         limit     the disk limit of 1 MiB was reached\n";
-        assert_eq!(text(&report), expected);
+        assert_eq!(text(&explain(&report)), expected);
     }
 
     #[test]

@@ -1,150 +1,19 @@
 //! Which rights each process of a run has in each phase, as the kernel shows them.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 
-use support::{Ground, Running, is_root, runner};
-
-const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
-/// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID, CAP_SETUID.
-const FOR_CLEAN_UP: u64 = 0b1110_1011;
-
-/// What proc_pid_status(5) and /proc/PID/ns show of a process.
-#[derive(Debug, PartialEq, Eq)]
-struct Rights {
-    uid: u32,
-    permitted: u64,
-    effective: u64,
-    bounding: u64,
-    no_new_privs: bool,
-    /// Filters beyond those of this test.
-    filters: u32,
-    /// Namespaces other than those of this test. `None`: not to be seen, since the process is not
-    /// dumpable.
-    namespaces: Option<BTreeSet<&'static str>>,
-}
-
-fn field(pid: &str, key: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    line.split_whitespace().next().map(str::to_owned)
-}
-
-fn number(pid: &str, key: &str, radix: u32) -> u64 {
-    let text = field(pid, key).expect("the process is there");
-    u64::from_str_radix(&text, radix).expect("a number")
-}
-
-fn filters(pid: &str) -> u64 {
-    number(pid, "Seccomp_filters", 10)
-}
-
-fn namespaces(pid: &str) -> Option<BTreeSet<&'static str>> {
-    let link = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/ns/{name}"));
-    let mut other = BTreeSet::new();
-    for name in NAMESPACES {
-        // The kernel has no namespace of this kind.
-        let Ok(own) = link("self", name) else {
-            continue;
-        };
-        if link(pid, name).ok()? != own {
-            other.insert(name);
-        }
-    }
-    Some(other)
-}
-
-fn rights(pid: i32) -> Rights {
-    let pid = pid.to_string();
-    let beyond = filters(&pid).checked_sub(filters("self"));
-    Rights {
-        uid: number(&pid, "Uid", 10).try_into().expect("a uid"),
-        permitted: number(&pid, "CapPrm", 16),
-        effective: number(&pid, "CapEff", 16),
-        bounding: number(&pid, "CapBnd", 16),
-        no_new_privs: number(&pid, "NoNewPrivs", 10) == 1,
-        filters: beyond.expect("inherited").try_into().expect("few"),
-        namespaces: namespaces(&pid),
-    }
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let listed = listed.unwrap_or_default();
-    let pids = listed.split_whitespace().map(str::parse);
-    pids.map(|pid| pid.expect("a pid")).collect()
-}
-
-fn init_of(pid: i32) -> Option<i32> {
-    let comm = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-    let is_init = |pid: &i32| comm(*pid).is_some_and(|comm| comm == "init\n");
-    children(pid).into_iter().find(is_init)
-}
-
-/// A supervisor before the body's start.
-fn of_caller() -> Rights {
-    rights(rustix::process::getpid().as_raw_nonzero().get())
-}
-
-/// A supervisor from the body's start on.
-fn of_supervisor() -> Rights {
-    let caller = of_caller();
-    Rights {
-        permitted: caller.permitted & FOR_CLEAN_UP,
-        effective: caller.effective & FOR_CLEAN_UP,
-        no_new_privs: true,
-        filters: 1,
-        ..caller
-    }
-}
-
-/// Without a capability, and without a way to one.
-fn of_body(uid: u32, namespaces: Option<BTreeSet<&'static str>>) -> Rights {
-    Rights {
-        uid,
-        permitted: 0,
-        effective: 0,
-        bounding: 0,
-        no_new_privs: true,
-        filters: 1,
-        namespaces,
-    }
-}
-
-/// Init of a run, with a filter of its own above the body's.
-fn of_init(uid: u32) -> Rights {
-    Rights {
-        filters: 2,
-        ..of_body(uid, is_root().then(kinds_of_init))
-    }
-}
-
-fn assert_uid_of_body(uid: u32) {
-    if is_root() {
-        assert!((0x7000_0000..=0x7000_ffff).contains(&uid), "{uid}");
-    } else {
-        assert_eq!(uid, rustix::process::geteuid().as_raw());
-    }
-}
-
-/// The kinds of namespaces that this kernel has. Every body has its own of each.
-fn kinds() -> BTreeSet<&'static str> {
-    let mut kinds = BTreeSet::from(NAMESPACES);
-    kinds.retain(|name| fs::exists(format!("/proc/self/ns/{name}")).expect("looked"));
-    kinds
-}
-
-/// Init keeps the cgroup namespace of the host: the body's begins at the group that only the body joins.
-fn kinds_of_init() -> BTreeSet<&'static str> {
-    let mut kinds = kinds();
-    kinds.remove("cgroup");
-    kinds
-}
+use rustix::process::Signal;
+use support::processes::confined_child;
+use support::rights::{
+    Rights, assert_uid_of_body, children, confined_rights, field, filters, init_of, kinds,
+    kinds_of_init, of_body, of_caller, of_confined, of_init, of_supervisor, rights,
+};
+use support::{Ground, Running, is_root, runner, text};
 
 fn confined(running: &mut Running<'_>) -> i32 {
     let pid = running.pid();
@@ -261,4 +130,151 @@ fn a_supervisor_that_reports_has_no_right_back() {
     stdout.read_to_string(&mut report).expect("read");
     assert!(child.wait().expect("waited").success());
     assert!(report.contains("\"outcome\":\"exited\""), "{report:.200}");
+}
+
+/// Waits until init has its second filter, and asserts the rights of the supervisor and of init.
+fn assert_supervisor_and_init(running: &mut Running<'_>) -> i32 {
+    let pid = confined(running);
+    assert_eq!(rights(pid), of_supervisor());
+    let init = init_of(pid).expect("the body runs");
+    running.until("init gives up its rights", || {
+        filters(&init.to_string()) > filters("self") + 1
+    });
+    let found = rights(init);
+    assert_uid_of_body(found.uid);
+    assert_eq!(found, of_init(found.uid));
+    pid
+}
+
+/// B-69: with `--trace`, where the supervisor reads the memory of the body.
+#[test]
+fn a_trace_gives_no_process_more_rights() {
+    let ground = Ground::new();
+    let mut case = ground.command(&["run", "-i", "--trace", "--", "/bin/cat"]);
+    case.command.stdin(Stdio::piped());
+    let mut running = case.start();
+    running.until_body_is("cat");
+    let pid = assert_supervisor_and_init(&mut running);
+    assert_eq!(children(pid).len(), 1);
+    drop(running.child.stdin.take());
+    running.done().assert_exited(0);
+}
+
+/// A-62, A-63, B-69: with hosts, for which a relay and a resolver run.
+#[test]
+fn the_processes_of_a_network_have_no_rights() {
+    let ground = Ground::new();
+    let words = [
+        "run",
+        "-i",
+        "--allow-net=example.test:443",
+        "--",
+        "/bin/cat",
+    ];
+    let mut case = ground.command(&words);
+    case.command.stdin(Stdio::piped());
+    let mut running = case.start();
+    running.until_body_is("cat");
+    let pid = assert_supervisor_and_init(&mut running);
+    running.until("relay and resolver give up their rights", || {
+        let found = confined_rights(pid);
+        found.len() == 2 && found.iter().all(|found| found.filters == 1)
+    });
+    for found in confined_rights(pid) {
+        assert_eq!(found, of_confined(found.bounding));
+    }
+    drop(running.child.stdin.take());
+    running.done().assert_exited(0);
+}
+
+/// A-61, B-69: after the body, while its output document is read.
+#[test]
+fn the_reader_of_the_output_document_has_no_rights() {
+    let ground = Ground::new();
+    // More than a pipe holds, so that it is found while it reads.
+    let body = "cat; { printf '\"'; head -c 15000000 /dev/zero | tr '\\0' x; printf '\"'; } \
+        >\"$RUNNER_OUTPUT\"";
+    let bundle = ground.script("run: body.sh\n", body);
+    let mut case = ground.command(&["exec", "-i", text(&bundle)]);
+    case.command.stdin(Stdio::piped());
+    let mut running = case.start();
+    running.until_body_is("cat");
+    let pid = assert_supervisor_and_init(&mut running);
+    drop(running.child.stdin.take());
+    let reader = Cell::new(None);
+    running.until("a reader", || {
+        let is_reader = |child: &i32| {
+            let seccomp = field(&child.to_string(), "Seccomp_filters");
+            init_of(pid) != Some(*child) && seccomp == Some((filters("self") + 2).to_string())
+        };
+        reader.set(children(pid).into_iter().find(is_reader));
+        reader.get().is_some()
+    });
+    let reader = reader.get().expect("found");
+    let send = |signal| {
+        let pid = rustix::process::Pid::from_raw(reader).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("sent");
+    };
+    send(Signal::STOP);
+    let (of_reader, of_supervisor_now) = (rights(reader), rights(pid));
+    send(Signal::CONT);
+    // It has the filter of the supervisor, too.
+    let expected = Rights {
+        filters: 2,
+        ..of_confined(of_reader.bounding)
+    };
+    assert_eq!(of_reader, expected);
+    assert_eq!(of_supervisor_now, of_supervisor());
+    running.done().assert_exited(0);
+}
+
+/// B-69: with `runner learn`, whose supervisor traces and writes a policy at the end.
+#[test]
+fn a_supervisor_that_learns_gives_up_its_rights() {
+    let ground = Ground::new();
+    let policy = ground.path("policy.yaml");
+    let words = ["learn", "-o", text(&policy), "--", "/bin/sleep", "600"];
+    let mut case = ground.command(&words);
+    // Of one project.
+    case.command.current_dir(ground.workspace());
+    let mut running = case.start();
+    let pid = running.pid();
+    running.until("the body's init", || init_of(pid).is_some());
+    let pid = assert_supervisor_and_init(&mut running);
+    // It learns of hosts, too.
+    for found in confined_rights(pid) {
+        assert_eq!(found, of_confined(found.bounding));
+    }
+    running.signal(Signal::TERM);
+    running.done().assert_outcome("cancelled", 143);
+}
+
+/// A-64: while `runner exec` pulls an image from a registry that does not answer.
+#[test]
+fn the_fetcher_of_a_run_has_no_rights_and_an_empty_root() {
+    let ground = Ground::new();
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = registry.local_addr().expect("bound");
+    let image = format!(
+        "--image=docker://{address}/team/image@sha256:{}",
+        "0".repeat(64)
+    );
+    let bundle = ground.script("run: body.sh\n", "echo ran\n");
+    let running = ground
+        .command(&["exec", "--insecure", &image, text(&bundle)])
+        .start();
+    let pid = running.pid();
+    let (mut connection, _) = registry.accept().expect("accepted");
+    // It asks, and waits for an answer.
+    connection.read_exact(&mut [0]).expect("read");
+    let fetcher = confined_child(pid);
+    let found = rights(fetcher);
+    assert_eq!(found, of_confined(found.bounding));
+    if is_root() {
+        let root = fs::read_dir(format!("/proc/{fetcher}/root")).expect("listed");
+        assert_eq!(root.count(), 0);
+    }
+    assert_eq!(rights(pid), of_caller());
+    running.signal(Signal::TERM);
+    running.done().assert_outcome("cancelled", 143);
 }

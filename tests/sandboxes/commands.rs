@@ -6,6 +6,9 @@ use std::process::Stdio;
 
 use crate::host::{Host, RIGHTS, said};
 use support::invariants::eventually;
+use support::rights::{
+    Rights, assert_uid_of_body, children, init_of, kinds, of_body, of_supervisor, rights,
+};
 
 #[test]
 fn a_command_has_its_exit_code_streams_variables_and_directory() {
@@ -242,6 +245,30 @@ fn a_later_command_has_the_rights_of_the_command_of_a_run() {
     host.create("one", &[]);
     assert_eq!(host.shell("one", "true").code, 0);
     host.assert_rights_of_a_run(&host.shell("one", RIGHTS).stdout);
+}
+
+/// B-69: init has one filter, since commands inherit it.
+#[test]
+fn the_supervisor_and_init_of_a_sandbox_have_no_more_than_they_need() {
+    let host = Host::new();
+    host.create("one", &[]);
+    let pid = host.supervisor().as_raw_nonzero().get();
+    assert_eq!(rights(pid), of_supervisor());
+    let init = init_of(pid).expect("the sandbox runs");
+    assert_eq!(children(pid), [init]);
+    host.detach("one", "exec sleep 600");
+    let [command] = children(init)[..] else {
+        panic!("one command");
+    };
+    let found = rights(init);
+    assert_uid_of_body(found.uid);
+    let of_init = Rights {
+        filters: 1,
+        ..of_body(found.uid, support::is_root().then(kinds))
+    };
+    assert_eq!(found, of_init);
+    assert_eq!(rights(command), of_body(found.uid, Some(kinds())));
+    assert_eq!(rights(pid), of_supervisor());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use rustix::thread::CapabilitySet;
 use spec::parse_permit::ParsePermit;
 use sys::credentials::{HostIds, OVERFLOW_UID};
 use sys::namespace::kind;
-use sys::{landlock as kernel_landlock, namespace, privileges, process, seccomp};
+use sys::{landlock as kernel_landlock, mount, namespace, privileges, process, seccomp};
 
 /// Where a parser has a bug, for tests.
 #[cfg(feature = "planted-bugs")]
@@ -114,7 +114,12 @@ impl Role<'_> {
         match self {
             Self::Unpacker { directory, ids } => self.fill(*directory, *ids)?,
             Self::LayerUnpacker(directory) => self.fill(*directory, None)?,
-            Self::Reader | Self::Fetcher | Self::Relay | Self::Resolver => become_nobody()?,
+            Self::Fetcher => {
+                // Before it is nobody, who may make no namespace of root's.
+                enter_empty_root()?;
+                become_nobody()?;
+            }
+            Self::Reader | Self::Relay | Self::Resolver => become_nobody()?,
         }
         privileges::give_up_capabilities()?;
         rustix::thread::set_no_new_privs(true)?;
@@ -219,6 +224,23 @@ impl Role<'_> {
             RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
         }
     }
+}
+
+/// Makes an empty file system that is mounted nowhere the root. Without CAP_SYS_ADMIN this needs user and
+/// mount namespaces; where they are refused, the root stays what it is.
+fn enter_empty_root() -> Result<(), Errno> {
+    let root = match mount::new_tmpfs(c"4k", c"1") {
+        Err(Errno::PERM) => match namespace::unshare(kind::USER | kind::MOUNT) {
+            Ok(()) => mount::new_tmpfs(c"4k", c"1"),
+            refused => refused.and(Err(Errno::PERM)),
+        },
+        made => made,
+    };
+    let Ok(root) = root else {
+        return Ok(());
+    };
+    rustix::process::fchdir(&root)?;
+    rustix::process::chroot(c".")
 }
 
 fn become_nobody() -> Result<(), Errno> {
@@ -641,6 +663,27 @@ mod tests {
         assert!(outside.directory.path().join("canary").exists());
     }
 
+    /// Where no namespace can be made it keeps the root, in which the filter lets it open nothing.
+    #[test]
+    fn the_root_of_a_fetcher_is_empty() {
+        let look = || {
+            let names = fs::read_dir("/").map(Iterator::count).ok();
+            let made = fs::write("/new", "x").is_ok();
+            vec![
+                format!("{names:?} {made}"),
+                format!("{:?}", fs::exists("/etc/passwd").ok()),
+            ]
+        };
+        let enter = |_keep: &[RawFd]| {
+            enter_empty_root()?;
+            privileges::give_up_capabilities()?;
+            Ok(ParsePermit::for_trusted_text())
+        };
+        assert_eq!(in_child(&enter, &look), ["Some(0) false", "Some(false)"]);
+        let keep_root = |keep: &[RawFd]| refuse(&[UNSHARE, FSOPEN]).and_then(|()| enter(keep));
+        assert_eq!(in_child(&keep_root, &look)[1], "Some(true)");
+    }
+
     /// Where Landlock is missing too, it does not begin.
     #[test]
     fn without_a_root_of_its_own_it_opens_nothing_outside_either() {
@@ -688,6 +731,7 @@ mod tests {
     } else {
         97
     };
+    const FSOPEN: u32 = 430;
     const LANDLOCK_CREATE_RULESET: u32 = 444;
 
     /// No capability, and these calls fail.

@@ -7,7 +7,7 @@ use archive::{Hashed, UnpackError};
 use confinement::Role;
 use spec::digest::Digest;
 use spec::parse_permit::ParsePermit;
-use sys::worker::{Sent, Work, WorkerLimits, run_in_child_unless};
+use sys::worker::{STALL_MAX, Sent, Work, WorkerLimits, run_in_child_unless};
 
 use crate::message::Problem;
 use crate::unpacking::{NO_ANSWER, UnpackFailure};
@@ -80,8 +80,11 @@ pub(crate) fn fill(
         UnpackFailure::Problem(problem) => problem,
         UnpackFailure::Source(errno) => Problem::of(&UnpackError::Read(errno.into())),
         UnpackFailure::Host(errno) => Problem::not_started(errno),
-        // There is no time limit, and no signal is waited for.
-        UnpackFailure::TimedOut | UnpackFailure::Cancelled(_) => Problem::of_reader(NO_ANSWER),
+        UnpackFailure::TimedOut => Problem::of_reader(&format!(
+            "its reader neither read nor answered for {STALL_MAX:?}"
+        )),
+        // No signal is waited for.
+        UnpackFailure::Cancelled(_) => Problem::of_reader(NO_ANSWER),
     })?;
     Ok(Answer {
         bytes,

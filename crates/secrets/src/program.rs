@@ -21,6 +21,7 @@ use crate::VALUE_BYTES_MAX;
 use crate::error::Unusable;
 use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
+use sys::allocator::keep_from_children;
 use sys::file::errno_of;
 use sys::process::kill;
 use sys::signal;
@@ -69,7 +70,7 @@ pub struct ProgramOutput {
 pub fn run(invocation: &Invocation<'_>) -> Result<ProgramOutput, Unusable> {
     let mut program = start(invocation)?;
     // Allocated at full size: a growing vector leaves copies of the secret in freed memory.
-    let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 1);
+    let mut bytes = keep_from_children(|| Vec::with_capacity(VALUE_BYTES_MAX + 1));
     let read = program.read_to_exit(&mut bytes, invocation);
     // The process group is gone when this returns, also after an error.
     let ended = program.end();

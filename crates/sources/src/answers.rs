@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use spec::document::Format;
 use spec::io::ReadDocumentError;
 use spec::io::contract::DOCUMENT_MEMORY_MAX;
+use sys::allocator::keep_from_children;
 
 /// Parses `text`.
 ///
@@ -28,6 +29,17 @@ pub(crate) fn parse(text: &[u8]) -> Result<Value, String> {
 /// As [`parse`].
 pub(crate) fn parse_as<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     serde_json::from_value(parse(text)?).map_err(|error| error.to_string())
+}
+
+/// Parses `text`, which has a credential, as a `T`. No process but the one that parses it, which is sent it,
+/// has it.
+///
+/// # Errors
+/// As [`parse_large`].
+pub(crate) fn parse_secret<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    keep_from_children(|| {
+        serde_json::from_value(parse_large(text)?).map_err(|error| error.to_string())
+    })
 }
 
 /// Parses `text` within the limits of documents of a body: 16 MiB of text, 42 MiB of memory.

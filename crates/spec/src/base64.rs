@@ -23,6 +23,12 @@ impl fmt::Debug for Base64<'_> {
     }
 }
 
+/// Encodes without a buffer on the stack, as [`Base64`] has one: for a credential.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
 /// Decodes padded Base64; `None` if it is invalid. Non-zero bits in the padding are invalid, so that
 /// bytes have one encoding.
 #[must_use]
@@ -45,6 +51,7 @@ mod tests {
             (b"\xff\xfe", "//4="),
         ] {
             assert_eq!(Base64(bytes).to_string(), text);
+            assert_eq!(encode(bytes), text);
             assert_eq!(decode(text.as_bytes()).as_deref(), Some(bytes), "{text}");
         }
     }

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const REST_TIME: Duration = Duration::from_secs(10);
 /// Time in which the child neither reads nor answers. It may decompress what a pipe holds and write it to a
 /// slow disk; a limit on the whole time would depend on the speed of the network.
-const STALL_MAX: Duration = Duration::from_secs(600);
+pub const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Limits of the child process.
 #[derive(Debug, Clone, Copy)]

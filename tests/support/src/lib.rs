@@ -25,6 +25,7 @@ pub mod packages;
 pub mod ports;
 pub mod processes;
 pub mod registry;
+pub mod rights;
 pub mod screen;
 mod scripts;
 mod skips;

@@ -18,12 +18,14 @@ use crate::http::message::{
     Failure, Message, PART_BYTES_MAX, Phase, RequestHead, quote, to_fields, to_headers, to_status,
 };
 use crate::http::names::{NameSettings, Names};
+use crate::http::overwriting::Overwriting;
 use crate::http::process::{Fetcher, LinkError, WaitLimit};
 use crate::http::response::Response;
 use crate::http::tcp::TcpConnector;
 use crate::http::timeouts::Timeouts;
 use spec::parse_permit::ParsePermit;
 use spec::units::limit;
+use sys::allocator::keep_from_children;
 
 /// What the fetcher may take beyond [`Timeouts::whole`], which it measures itself.
 const ANSWER_DELAY: Duration = Duration::from_secs(5);
@@ -141,16 +143,19 @@ impl Connection {
             })?;
             self.fetcher.replace(Some(fetcher));
         }
-        let mut message = Message::Request(RequestHead {
-            method: head.method.to_string(),
-            url: head.uri.to_string(),
-            fields: to_fields(&head.headers),
-            has_body: upload.is_some(),
+        let mut message = keep_from_children(|| {
+            Message::Request(RequestHead {
+                method: head.method.to_string(),
+                url: head.uri.to_string(),
+                fields: to_fields(&head.headers),
+                has_body: upload.is_some(),
+            })
         });
         loop {
             match (self.exchange(&message, until)?, &mut upload) {
                 (Message::More, Some(source)) => {
-                    message = read_part(source).inspect_err(|_error| self.end())?;
+                    let part = keep_from_children(|| read_part(source));
+                    message = part.inspect_err(|_error| self.end())?;
                 }
                 (Message::Head(head), _) => {
                     let response = Response::new(head, Rc::clone(self), self.current.get(), until);
@@ -292,7 +297,9 @@ impl AgentSettings {
             .timeout_per_write(Some(timeouts.stall))
             .timeout_per_call(Some(timeouts.whole))
             .build();
-        let connector = TcpConnector.chain(RustlsConnector::default());
+        let connector = TcpConnector
+            .chain(RustlsConnector::default())
+            .chain(Overwriting);
         let names = Names {
             settings: self.names.clone(),
             permit,

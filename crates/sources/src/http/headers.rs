@@ -5,15 +5,18 @@ use std::time::{Duration, SystemTime};
 use ureq::http::{HeaderMap, HeaderValue, header};
 
 use spec::path::escape;
+use sys::allocator::keep_from_children;
 
 /// Creates a value of `Authorization`, which [`std::fmt::Debug`] hides. Returns `None` if `secret`
-/// is not valid in a header.
+/// is not valid in a header. No process that is forked later has it.
 #[must_use]
 pub(crate) fn authorization(scheme: &str, secret: &[u8]) -> Option<HeaderValue> {
-    let value = [scheme.as_bytes(), b" ", secret].concat();
-    let mut header = HeaderValue::from_bytes(&value).ok()?;
-    header.set_sensitive(true);
-    Some(header)
+    keep_from_children(|| {
+        let value = [scheme.as_bytes(), b" ", secret].concat();
+        let mut header = HeaderValue::from_bytes(&value).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    })
 }
 
 /// Checks that `Content-Type`, if present, contains one of `known`. The error names `expected`.

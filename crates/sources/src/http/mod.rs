@@ -10,6 +10,7 @@ mod client;
 mod headers;
 mod message;
 mod names;
+mod overwriting;
 mod process;
 mod response;
 mod retry;

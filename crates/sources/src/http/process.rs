@@ -10,6 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 use spec::parse_permit::ParsePermit;
+use sys::allocator::keep_from_children;
 use sys::worker::{Answer, Worker, WorkerLimits};
 
 use crate::http::cancellation::Cancellation;
@@ -77,7 +78,8 @@ impl Fetcher {
         let keep = [far_end.as_raw_fd()];
         let confine = |keep: &[_]| Role::Fetcher.enter(keep);
         let run = |permit, _answer: &Answer<'_>| {
-            serve(permit, far_end);
+            // It has credentials while it makes a request: what it frees is overwritten.
+            keep_from_children(|| serve(permit, far_end));
             // What it says is on the link.
             Vec::new()
         };
@@ -105,7 +107,8 @@ impl Fetcher {
     }
 
     fn send(&self, message: &Message, limit: WaitLimit<'_>) -> Result<(), LinkError> {
-        let bytes = message.encode();
+        // It may have a credential.
+        let bytes = keep_from_children(|| message.encode());
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -123,9 +126,12 @@ impl Fetcher {
     fn receive(&self, limit: WaitLimit<'_>) -> Result<Message, LinkError> {
         let mut prefix = [0; PREFIX_BYTES];
         self.fill(&mut prefix, limit)?;
-        let mut payload = vec![0; Message::payload_bytes(prefix)?];
-        self.fill(&mut payload, limit)?;
-        Ok(Message::decode(prefix[0], payload)?)
+        // A service of tokens answers with one.
+        keep_from_children(|| {
+            let mut payload = vec![0; Message::payload_bytes(prefix)?];
+            self.fill(&mut payload, limit)?;
+            Ok(Message::decode(prefix[0], payload)?)
+        })
     }
 
     fn fill(&self, buffer: &mut [u8], limit: WaitLimit<'_>) -> Result<(), LinkError> {

@@ -78,7 +78,8 @@ impl Response {
         let timeout = client.timeouts().document;
         let started = Instant::now();
         let mut bytes = Vec::new();
-        let mut piece = [0; PIECE_BYTES];
+        // Not on the stack, of which each later process has a copy.
+        let mut piece = vec![0; PIECE_BYTES];
         while bytes.len() as u64 <= bytes_max {
             match self.read(&mut piece)? {
                 0 => return Ok(bytes),

@@ -85,6 +85,8 @@ fn the_process_that_speaks_to_a_registry_has_no_rights() {
                 assert_eq!(of(&fetcher.to_string()), of("self"), "{name}");
             }
             assert_eq!(status(fetcher, "Groups").as_deref(), Some(""));
+            let root = fs::read_dir(format!("/proc/{fetcher}/root")).expect("listed");
+            assert_eq!(root.count(), 0, "its root is empty");
             // Standard streams, the link, the end of its answer, the connection.
             let open = fs::read_dir(format!("/proc/{fetcher}/fd")).expect("listed");
             assert_eq!(open.count(), 6);

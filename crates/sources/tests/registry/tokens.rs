@@ -229,7 +229,12 @@ fn a_token_service_that_fails_is_tried_again_or_named() {
             1,
         ),
         (
-            Reply::of(200).body(vec![b' '; (1 << 20) + 1]),
+            Reply::of(200).body(format!("[{}0]", "0,".repeat((128 << 10) / 2 - 2))),
+            "registry_unusable",
+            1,
+        ),
+        (
+            Reply::of(200).body(vec![b' '; (128 << 10) + 1]),
             "registry_unusable",
             1,
         ),

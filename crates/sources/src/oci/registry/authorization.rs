@@ -20,8 +20,12 @@ use spec::document::excerpt;
 use spec::oci::challenge::{Challenge, challenges};
 use spec::parse_permit::ParsePermit;
 use spec::percent::{COMPONENT, percent_encoded};
+use sys::allocator::keep_from_children;
 
-const TOKEN_BYTES_MAX: u64 = 1 << 20;
+/// Longer than any header: what is parsed of it is in the memory that children do not get, of which there is little.
+const TOKEN_BYTES_MAX: u64 = 128 << 10;
+/// The fetcher keeps no buffer with the token, or the credential, that such a connection has.
+const CLOSE: &str = "close";
 /// The `client_id` for token services.
 const CLIENT: &str = "runner";
 
@@ -66,11 +70,11 @@ impl Registry {
         let Some(credentials) = self.credentials()? else {
             return Ok(None);
         };
-        basic(&credentials).map(Some).ok_or_else(|| {
+        basic(credentials).map(Some).ok_or_else(|| {
             let problem = "has an identity token, but the registry asks for a user and a password";
             RegistryError::Credentials {
                 registry: self.reference.registry.clone(),
-                origin: credentials.origin,
+                origin: credentials.origin.clone(),
                 problem: problem.to_owned(),
                 source: None,
             }
@@ -78,12 +82,12 @@ impl Registry {
         })
     }
 
-    pub(super) fn credentials(&self) -> Result<Option<Credentials>, AttemptError<OciError>> {
+    fn credentials(&self) -> Result<Option<&Credentials>, AttemptError<OciError>> {
         if let Some(found) = self.credentials.get() {
-            return Ok(found.clone());
+            return Ok(found.as_ref());
         }
         let found = credentials::find(&self.reference, &self.connection)?;
-        Ok(self.credentials.get_or_init(|| found).clone())
+        Ok(self.credentials.get_or_init(|| found).as_ref())
     }
 
     fn fetch_token(
@@ -92,7 +96,7 @@ impl Registry {
     ) -> Result<HeaderValue, AttemptError<OciError>> {
         let realm = self.parse_realm(challenge.realm)?;
         let credentials = self.credentials()?;
-        let login = credentials.as_ref().map(|found| &found.login);
+        let login = credentials.map(|found| &found.login);
         let method = match login {
             Some(Login::Identity(_)) => "POST",
             _ => "GET",
@@ -102,28 +106,26 @@ impl Registry {
         Ok(self.retry_named(&|| name.clone(), &mut || {
             let response = match login {
                 Some(Login::Identity(identity)) => {
-                    let form = challenge.form(identity);
+                    let form = keep_from_children(|| challenge.form(identity));
                     let length = form.len();
                     let mut body = form.as_bytes();
                     let request = Request::post(realm.clone())
+                        .header(header::CONNECTION, CLOSE)
                         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                         .header(header::CONTENT_LENGTH, length)
                         .body(Some(&mut body as &mut dyn Read));
                     self.send_http(request)?
                 }
                 login => {
-                    let mut request = Request::get(challenge.url(&realm, login)?);
-                    if let Some(authorization) = credentials.as_ref().and_then(basic) {
+                    let url = keep_from_children(|| challenge.url(&realm, login))?;
+                    let mut request = Request::get(url).header(header::CONNECTION, CLOSE);
+                    if let Some(authorization) = credentials.and_then(basic) {
                         request = request.header(header::AUTHORIZATION, authorization);
                     }
                     self.send_http(request.body(None))?
                 }
             };
-            self.read_token(
-                response.map_err(transfer_error)?,
-                &name,
-                credentials.as_ref(),
-            )
+            self.read_token(response.map_err(transfer_error)?, &name, credentials)
         })?)
     }
 
@@ -160,11 +162,11 @@ impl Registry {
         if status != StatusCode::OK {
             return Err(AttemptError::unexpected_status(status));
         }
-        let bytes = response.bytes(&self.client, TOKEN_BYTES_MAX);
+        let bytes = keep_from_children(|| response.bytes(&self.client, TOKEN_BYTES_MAX));
         let bytes = bytes.map_err(transfer_error)?;
         let unusable = |cause: &str| AttemptError::Unusable(cause.to_owned());
         // The parser's message could quote a part of the token.
-        let response: TokenResponse = answers::parse_as(&bytes)
+        let response: TokenResponse = answers::parse_secret(&bytes)
             .map_err(|_text| unusable("the answer is not a JSON object with a token"))?;
         [response.token, response.access_token]
             .into_iter()
@@ -256,7 +258,10 @@ impl TokenChallenge<'_> {
 /// Returns `None` for an identity token.
 fn basic(credentials: &Credentials) -> Option<HeaderValue> {
     match &credentials.login {
-        Login::Password { .. } => authorization("Basic", credentials.login.encode().as_bytes()),
+        Login::Password { .. } => {
+            let encoded = keep_from_children(|| credentials.login.encode());
+            authorization("Basic", encoded.as_bytes())
+        }
         Login::Identity(_) => None,
     }
 }

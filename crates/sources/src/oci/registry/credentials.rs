@@ -16,6 +16,7 @@ use secrets::Unusable;
 use secrets::program::{self, Invocation};
 use spec::oci::reference::Reference;
 use spec::path::{escape, escape_path};
+use sys::allocator::keep_from_children;
 use sys::credentials::is_ours_or_roots;
 use sys::file::{CallError, Unread, read_regular};
 
@@ -29,7 +30,6 @@ const NOT_FOUND: &[u8] = b"credentials not found in native keychain";
 const TOKEN_USER: &str = "<token>";
 
 /// Credentials and their source. [`fmt::Debug`] shows the source only.
-#[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) login: Login,
     pub(super) origin: String,
@@ -50,7 +50,7 @@ struct HelperOutput {
     secret: String,
 }
 
-/// Finds the credentials for a repository; `None` without any.
+/// Finds the credentials for a repository; `None` without any. No process that is forked later has them.
 ///
 /// # Errors
 /// [`RegistryError::Credentials`]: the file or a helper is unusable; [`OciError::Cancelled`].
@@ -66,7 +66,7 @@ pub(super) fn find(
         registry: &reference.registry,
         origin: format!("`{}`", escape_path(&path)),
     };
-    let Some(config) = read_config(&path, &file)? else {
+    let Some(config) = keep_from_children(|| read_config(&path, &file))? else {
         return Ok(None);
     };
     let helper = config.helper(&reference.registry);
@@ -79,9 +79,8 @@ pub(super) fn find(
     if is_own {
         return Ok(None);
     }
-    let login = config
-        .login(&reference.registry, &reference.repository)
-        .map_err(|problem| file.error(problem, None))?;
+    let login = keep_from_children(|| config.login(&reference.registry, &reference.repository));
+    let login = login.map_err(|problem| file.error(problem, None))?;
     Ok(login.map(|login| Credentials {
         login,
         origin: file.origin.clone(),
@@ -187,7 +186,8 @@ fn run_helper(
         let status = program::describe_status(answer.status);
         return Err(source.error(format!("ended with {status}"), None));
     }
-    let printed: HelperOutput = serde_json::from_slice(output).map_err(|_text| {
+    let printed = keep_from_children(|| serde_json::from_slice::<HelperOutput>(output));
+    let printed = printed.map_err(|_text| {
         let problem = "did not print a JSON object with the strings `Username` and `Secret`";
         source.error(problem.to_owned(), None)
     })?;

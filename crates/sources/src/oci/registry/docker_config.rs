@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use spec::base64::{Base64, decode};
+use spec::base64::{self, decode};
 use spec::percent::{COMPONENT, percent_encoded};
 
 #[derive(Deserialize, Default)]
@@ -52,7 +52,7 @@ impl Login {
         match self {
             Self::Password { user, password } => {
                 let pair = format!("{user}:{password}");
-                Base64(pair.as_bytes()).to_string()
+                base64::encode(pair.as_bytes())
             }
             Self::Identity(token) => percent_encoded(token, COMPONENT),
         }

@@ -19,6 +19,7 @@ use crate::oci::registry::error::RegistryError;
 use crate::oci::registry::{BlobSource, Registry};
 use secrets::mask::Masks;
 use spec::document::excerpt;
+use sys::allocator::keep_from_children;
 
 const CERTIFICATES_DIRECTORY: &str = "/etc/docker/certs.d";
 const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -340,7 +341,8 @@ impl Registry {
         }
         if let Some(found) = self.credentials.get().and_then(Option::as_ref) {
             masks.add(found.login.secret());
-            masks.add(found.login.encode().as_bytes());
+            let encoded = keep_from_children(|| found.login.encode());
+            masks.add(encoded.as_bytes());
         }
         let mut text = text.to_owned();
         masks.mask_text(&mut text);
@@ -361,8 +363,8 @@ impl Registry {
         if !self.is_own(url) {
             return Err(self.locate(url, AttemptError::unexpected_status(status)));
         }
-        let credentials = self.credentials.get().cloned().flatten();
-        let credentials = credentials.map(|found| found.origin);
+        let credentials = self.credentials.get().and_then(Option::as_ref);
+        let credentials = credentials.map(|found| found.origin.clone());
         let detail = self.error_detail(response);
         let request = self.describe_request(request.method, request.path);
         Err(if status == StatusCode::UNAUTHORIZED {

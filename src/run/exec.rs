@@ -26,7 +26,7 @@ use crate::run::unpacking::{Bundle, UNPACK};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
-use sandbox::launch::launch;
+use sandbox::launch::{Launched, launch};
 use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
 use sandbox::resources::Resources;
@@ -390,10 +390,9 @@ impl<'run> Execution<'run> {
         let record = |decisions: &[_]| self.run.record_secrets(decisions, run_id);
         let revealed = secrets.reveal(policy, &mut resolved, self.signals, masks, &record)?;
         self.report.record_secrets(revealed);
-        self.report.warn(
-            self.run
-                .record_grants(&resolved, masks, self.report.run_id())?,
-        );
+        let run_id = self.report.run_id();
+        let unrecorded = self.run.record_grants(&resolved, masks, run_id)?;
+        self.report.warn(unrecorded);
         published_ports::report_ports(&network_setup.published, &request.network)?;
         self.run.keep_uppers(
             self.resources,
@@ -420,12 +419,8 @@ impl<'run> Execution<'run> {
         plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let records = HostRecords::open(&mut plan, self.resources);
         let launched = launch(prepared, &plan, &trees, &joins);
-        if let Some(staying) = self.run.staying() {
-            self.run
-                .keep_directories(self.resources, launched.as_ref().ok())?;
-            if let Ok(launched) = &launched {
-                self.resources.record.record_init(launched.child.pid())?;
-            }
+        if let (Some(staying), Ok(launched)) = (self.run.staying(), &launched) {
+            self.keep_sandbox(launched)?;
             staying.limit_life(wall_time, &policy.maxima.wall_time);
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }
@@ -459,6 +454,13 @@ impl<'run> Execution<'run> {
             },
             in_use: sources.in_use.into_iter().chain(in_use).collect(),
         })
+    }
+
+    /// Keeps what later commands of a sandbox that stays, and the end of its init, take.
+    fn keep_sandbox(&mut self, launched: &Launched) -> Result<(), RunError> {
+        self.run.keep_directories(self.resources, launched)?;
+        self.resources.record.record_init(launched.child.pid())?;
+        Ok(())
     }
 
     fn supervise(&mut self, running: Running) -> Result<Ended, RunError> {

@@ -63,9 +63,9 @@ impl Run<'_> {
     pub(in crate::run) fn keep_directories(
         &self,
         resources: &Resources,
-        launched: Option<&Launched>,
+        launched: &Launched,
     ) -> Result<(), RunError> {
-        let Some((staying, launched)) = self.staying().zip(launched) else {
+        let Some(staying) = self.staying() else {
             return Ok(());
         };
         let _assumed = self.assume_body_ids(resources)?;

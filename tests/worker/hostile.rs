@@ -98,6 +98,26 @@ fn a_digest_that_names_nothing_or_something_else_ends_the_run_alone() {
 
 ///
 #[test]
+fn a_worker_executes_only_bundles_that_its_flags_name() {
+    let queue = Queue::start();
+    let named = script(&queue.ground, "echo named");
+    let other = script(&queue.ground, "echo other");
+    let _worker = queue.worker("one", &["--bundle", &digest(&named)]);
+    queue.submit("named", &named, &[]);
+    queue.submit("other", &other, &[]);
+    assert_eq!(queue.result("named")["state"], "succeeded");
+    let result = queue.result("other");
+    assert_eq!(result["error"]["code"], "invalid-input", "{result}");
+    let message = result["error"]["message"].as_str().expect("text");
+    assert!(
+        message.contains(&digest(&other)) && message.contains("--bundle"),
+        "{message}"
+    );
+    assert_eq!(result["report"], serde_json::Value::Null, "{result}");
+}
+
+///
+#[test]
 fn outputs_of_a_forged_result_do_not_leave_the_directory() {
     let queue = Queue::start();
     drop(queue.worker("makes-the-stream", &[]));

@@ -205,6 +205,13 @@ impl Worker {
         cancelled: watch::Receiver<bool>,
         turn: Option<Turn<'_>>,
     ) -> Result<RunResult, GivenBack> {
+        if !self.accepted_bundles.is_empty() && !self.accepted_bundles.contains(&request.bundle) {
+            let message = format!(
+                "{}: the worker executes only bundles that its --bundle names",
+                request.bundle
+            );
+            return Ok(RunResult::failed(id, Code::InvalidInput, message));
+        }
         let files = RunFiles::make(self.workspace.make()?)?;
         if let Err(error) = self.fetch(request, &files).await {
             return match error.is_of_sender() {

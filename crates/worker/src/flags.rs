@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use spec::digest::Digest;
 use spec::units::{parse_cpus, parse_duration, parse_size_bytes};
 
 use crate::messages::{RunId, StreamName};
@@ -98,6 +99,9 @@ pub(crate) struct WorkerFlags {
     /// The largest bundle or input file that is fetched
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = read_size)]
     pub(crate) max_file: u64,
+    /// Execute this bundle and no other; may be repeated [default: any]
+    #[arg(long, value_name = "DIGEST", value_parser = read_digest)]
+    pub(crate) bundle: Vec<Digest>,
     /// What is kept of bundles, so that they need not be fetched again
     #[arg(long, value_name = "SIZE", default_value = "4g", value_parser = read_size)]
     pub(crate) bundle_cache: u64,
@@ -164,6 +168,11 @@ pub(crate) struct ResultFlags {
 
 fn read_size(text: &str) -> Result<u64, String> {
     parse_size_bytes(text).map_err(|error| error.to_string())
+}
+
+fn read_digest(text: &str) -> Result<Digest, String> {
+    Digest::parse(text)
+        .ok_or_else(|| "expected sha256: and 64 lower-case hexadecimal digits".to_owned())
 }
 
 fn read_time(text: &str) -> Result<Duration, String> {

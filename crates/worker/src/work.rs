@@ -17,6 +17,7 @@ use companion::workspace::{Workspace, make_private};
 use companion::{FAILED, Program, complain};
 use futures_util::StreamExt as _;
 use sd_notify::NotifyState;
+use spec::digest::Digest;
 use spec::request::Totals;
 use spec::state_directory::state_directory;
 use tokio::process::Command;
@@ -56,6 +57,8 @@ pub(crate) struct Worker {
     pub(crate) max_deliveries: u64,
     pub(crate) give_up_after: Duration,
     pub(crate) max_file: u64,
+    /// Others are not executed; empty: all are.
+    pub(crate) accepted_bundles: Vec<Digest>,
 }
 
 /// Works until SIGTERM or SIGINT.
@@ -147,6 +150,7 @@ impl Worker {
             max_deliveries: flags.max_deliveries,
             give_up_after: flags.give_up_after,
             max_file: flags.max_file,
+            accepted_bundles: flags.bundle,
         })
     }
 

@@ -184,20 +184,21 @@ pub(crate) fn now_ticks() -> u64 {
 }
 
 /// Whether a process cannot belong to a run of this time: it did not start then, has ended, or is
-/// below another supervisor or another test. Leftovers of a dead supervisor are below none: only
-/// ancestors of this process and processes of the run itself are above them.
+/// below another supervisor or a test. Leftovers of a dead supervisor are below none, nor below this
+/// process, whose other tests start processes too: only its ancestors and processes of the run itself
+/// are above them.
 pub(crate) fn is_of_other_run(pid: i32, ran: &RangeInclusive<u64>) -> bool {
     let above =
         |pid: i32| std::iter::successors(Process::read(pid), |child| Process::read(child.parent));
     let Some(process) = Process::read(pid) else {
         return true;
     };
-    let own: Vec<i32> = above(rustix::process::getpid().as_raw_nonzero().get())
-        .map(|process| process.pid)
-        .collect();
+    let this = rustix::process::getpid().as_raw_nonzero().get();
+    let above_this: Vec<i32> = above(this).skip(1).map(|process| process.pid).collect();
     let of_others = |parent: Process| {
         let is_older = !ran.contains(&parent.started_ticks);
-        parent.name == "runner" || (is_older && !own.contains(&parent.pid))
+        let is_supervisor = ["runner", "planted"].contains(&parent.name.as_str());
+        is_supervisor || (is_older && !above_this.contains(&parent.pid))
     };
     !ran.contains(&process.started_ticks) || above(process.parent).any(of_others)
 }

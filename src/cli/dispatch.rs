@@ -276,7 +276,7 @@ fn run_body(
         no_record: invocation.flags.report.no_record,
         output: invocation.flags.report.record_output,
     };
-    let recorder = match Recorder::open(audit, wanted, &context.history_directory()) {
+    let recorder = match Recorder::open(audit, wanted, context.history_directory()) {
         Ok(recorder) => recorder,
         Err(error) => return finish(&printer, sinks, refused_report(error)),
     };

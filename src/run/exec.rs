@@ -26,7 +26,7 @@ use crate::run::unpacking::{Bundle, UNPACK};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
-use sandbox::launch::{Launched, launch};
+use sandbox::launch::{Launching, launch};
 use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
 use sandbox::resources::Resources;
@@ -339,10 +339,7 @@ impl<'run> Execution<'run> {
             self.resources.body_ids(),
             &FileLimits::default(),
         )?;
-        let recorder = self.run.recorder();
-        let recorded = recorder.map_or(Ok(None), |recorder| {
-            recorder.staged(self.report.run_id(), &staged)
-        });
+        let recorded = self.run.record_staged(&staged, self.report.run_id());
         self.report.record_inputs(staged);
         self.report.warn(recorded?);
         Ok(())
@@ -418,9 +415,12 @@ impl<'run> Execution<'run> {
         plan.network = network_setup.plan.take();
         plan.command.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let records = HostRecords::open(&mut plan, self.resources);
-        let launched = launch(prepared, &plan, &trees, &joins);
+        let launching = launch(prepared, &plan, &trees, &joins);
+        // While the child enters its root.
+        self.report.warn(self.run.write_pending_records()?);
+        let launched = launching.and_then(Launching::finish);
         if let (Some(staying), Ok(launched)) = (self.run.staying(), &launched) {
-            self.keep_sandbox(launched)?;
+            self.run.keep_sandbox(self.resources, launched)?;
             staying.limit_life(wall_time, &policy.maxima.wall_time);
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }
@@ -454,13 +454,6 @@ impl<'run> Execution<'run> {
             },
             in_use: sources.in_use.into_iter().chain(in_use).collect(),
         })
-    }
-
-    /// Keeps what later commands of a sandbox that stays, and the end of its init, take.
-    fn keep_sandbox(&mut self, launched: &Launched) -> Result<(), RunError> {
-        self.run.keep_directories(self.resources, launched)?;
-        self.resources.record.record_init(launched.child.pid())?;
-        Ok(())
     }
 
     fn supervise(&mut self, running: Running) -> Result<Ended, RunError> {

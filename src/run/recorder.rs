@@ -1,6 +1,7 @@
 //! Keeps a run in the history of its user.
 
-use std::path::Path;
+use std::cell::{OnceCell, RefCell};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::run::error::RunError;
@@ -32,46 +33,62 @@ pub(crate) struct RecordFlags {
 /// Records runs as the policy says.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    history: Option<History>,
+    /// Of the history; `None`: no record is wanted.
+    directory: Option<PathBuf>,
+    /// Also records the output of the body.
+    has_output: bool,
+    is_required: bool,
+    opened: OnceCell<Result<Opened, WarningReport>>,
+    /// Lines that are not written yet, each with its line feed.
+    pending: RefCell<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    history: History,
     /// For the output of the body, if it is wanted.
     output: Option<History>,
-    is_required: bool,
-    /// Why there is no history.
-    warning: Option<WarningReport>,
 }
 
 impl Recorder {
-    /// Opens the history.
+    /// Opens the history if the policy requires a record, else with the first line: that may be while the
+    /// supervisor has to wait.
     ///
     /// # Errors
     /// The policy requires a record, which is impossible or unwanted; or it forbids the wanted one.
     pub(crate) fn open(
         policy: AuditPolicy,
         wanted: RecordFlags,
-        directory: &Path,
+        directory: PathBuf,
     ) -> Result<Self, ErrorReport> {
-        let is_required = policy == AuditPolicy::Required;
         check_flags(policy, wanted)?;
         if wanted.no_record || policy == AuditPolicy::Off {
             return Ok(Self::default());
         }
-        let history = open(directory);
-        let output = wanted
-            .output
-            .then(|| open(&directory.join(OUTPUT_DIRECTORY)));
-        match history.and_then(|history| Ok((history, output.transpose()?))) {
-            Ok((history, output)) => Ok(Self {
-                history: Some(history),
-                output,
-                is_required,
-                warning: None,
-            }),
-            Err(error) if is_required => Err(RunError::Unrecorded(error).report()),
-            Err(error) => Ok(Self {
-                warning: Some(warning(&error)),
-                ..Self::default()
-            }),
-        }
+        let is_required = policy == AuditPolicy::Required;
+        let opened = match is_required {
+            true => {
+                let opened = open(&directory, wanted.output);
+                OnceCell::from(Ok(
+                    opened.map_err(|error| RunError::Unrecorded(error).report())?
+                ))
+            }
+            false => OnceCell::new(),
+        };
+        Ok(Self {
+            directory: Some(directory),
+            has_output: wanted.output,
+            is_required,
+            opened,
+            pending: RefCell::default(),
+        })
+    }
+
+    /// `None`: no record is wanted. Fails with why there is none.
+    fn opened(&self) -> Option<&Result<Opened, WarningReport>> {
+        let directory = self.directory.as_ref()?;
+        let open = || open(directory, self.has_output).map_err(|error| warning(&error));
+        Some(self.opened.get_or_init(open))
     }
 
     /// Records the start of a run. Returns why it cannot be recorded.
@@ -90,7 +107,13 @@ impl Recorder {
             // The words of a command may contain values of secrets.
             subject: keep_from_children(|| subject(request)),
         });
-        self.append_or_warn(&line)
+        self.add(&line);
+        // A command starts at once. What others need may take long, and `runner ps` shows the run meanwhile.
+        let is_soon = matches!(request.subject, Subject::Command(_)) && request.oci.image.is_none();
+        match is_soon && !self.is_required {
+            true => Ok(None),
+            false => self.write_pending(),
+        }
     }
 
     /// Records what was decided about the secrets of a run, before its body starts. Returns why it cannot be
@@ -109,20 +132,21 @@ impl Recorder {
                 at: text_since_1970(now()),
                 decision,
             });
-            let warning = self.append_or_warn(&line)?;
-            if warning.is_some() {
-                return Ok(warning);
-            }
+            self.add(&line);
         }
-        Ok(None)
+        match decisions.is_empty() {
+            true => Ok(None),
+            false => self.write_pending(),
+        }
     }
 
-    /// Whether there is a history.
-    pub(super) fn is_open(&self) -> bool {
-        self.history.is_some()
+    /// Whether a record is wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.directory.is_some()
     }
 
-    /// Records what a run was granted, before its body starts. Returns why it cannot be recorded.
+    /// Records what a run was granted, at the latest by the next [`Recorder::write_pending`]. Returns why it cannot be
+    /// recorded.
     ///
     /// # Errors
     /// It must be recorded.
@@ -134,11 +158,15 @@ impl Recorder {
         if *granted == Granted::default() {
             return Ok(None);
         }
-        self.append_or_warn(&HistoryLine::Grants(GrantsLine {
+        self.add(&HistoryLine::Grants(GrantsLine {
             run_id,
             at: text_since_1970(now()),
             granted,
-        }))
+        }));
+        match self.is_required {
+            true => self.write_pending(),
+            false => Ok(None),
+        }
     }
 
     /// Records the files that were staged, before the body starts. Returns why they cannot be recorded.
@@ -153,11 +181,12 @@ impl Recorder {
         if files.is_empty() {
             return Ok(None);
         }
-        self.append_or_warn(&HistoryLine::Staged(FilesLine {
+        self.add(&HistoryLine::Staged(FilesLine {
             run_id,
             at: text_since_1970(now()),
             files,
-        }))
+        }));
+        self.write_pending()
     }
 
     /// Records the declared outputs, once they are in the workspace. `files` are masked. Returns why they
@@ -173,15 +202,36 @@ impl Recorder {
         if files.is_empty() {
             return Ok(None);
         }
-        self.append_or_warn(&HistoryLine::Synced(FilesLine {
+        self.add(&HistoryLine::Synced(FilesLine {
             run_id,
             at: text_since_1970(now()),
             files,
-        }))
+        }));
+        self.write_pending()
     }
 
-    fn append_or_warn(&self, line: &HistoryLine<'_>) -> Result<Option<WarningReport>, RunError> {
-        match append(self.history.as_ref(), line) {
+    fn add(&self, line: &HistoryLine<'_>) {
+        if self.is_wanted() {
+            // They may wait while processes are forked.
+            keep_from_children(|| {
+                let mut pending = self.pending.borrow_mut();
+                pending.extend(text(line));
+                pending.push(b'\n');
+            });
+        }
+    }
+
+    /// Writes the lines that wait. Returns why they cannot be recorded; not that there is no history, which
+    /// [`Recorder::ended`] says.
+    ///
+    /// # Errors
+    /// They must be recorded.
+    pub(super) fn write_pending(&self) -> Result<Option<WarningReport>, RunError> {
+        let pending = self.pending.take();
+        let (Some(Ok(opened)), Some(lines)) = (self.opened(), pending.strip_suffix(b"\n")) else {
+            return Ok(None);
+        };
+        match opened.history.append(lines) {
             Ok(()) => Ok(None),
             Err(error) if self.is_required => Err(RunError::Unrecorded(error)),
             Err(error) => Ok(Some(warning(&error))),
@@ -195,17 +245,29 @@ impl Recorder {
     /// # Errors
     /// It must be recorded.
     pub(crate) fn ended(&self, report: &mut Report) -> Result<(), ErrorReport> {
-        report.warnings.extend(self.warning.clone());
+        let recorded = report.recorded_output.take();
+        let opened = match self.opened() {
+            None => return Ok(()),
+            Some(Ok(opened)) => opened,
+            Some(Err(warning)) => {
+                report.warnings.push(warning.clone());
+                return Ok(());
+            }
+        };
         let stdout = report.stdout.captured.take();
         let stderr = report.stderr.captured.take();
         let output = report.output.take();
-        let recorded = report.recorded_output.take();
         let inputs = std::mem::take(&mut report.inputs);
         let outputs = std::mem::take(&mut report.outputs);
-        let appended = append(self.history.as_ref(), &HistoryLine::Ended(report));
-        let appended = appended.and_then(|()| match &recorded {
-            Some(recorded) => append(self.output.as_ref(), &HistoryLine::Output(recorded)),
-            None => Ok(()),
+        self.add(&HistoryLine::Ended(report));
+        let pending = self.pending.take();
+        let lines = pending.strip_suffix(b"\n").unwrap_or_default();
+        let appended = opened.history.append(lines);
+        let appended = appended.and_then(|()| match (&opened.output, &recorded) {
+            (Some(history), Some(recorded)) => {
+                history.append(&text(&HistoryLine::Output(recorded)))
+            }
+            _ => Ok(()),
         });
         report.stdout.captured = stdout;
         report.stderr.captured = stderr;
@@ -223,12 +285,9 @@ impl Recorder {
     }
 }
 
-fn append(history: Option<&History>, line: &HistoryLine<'_>) -> Result<(), HistoryError> {
-    let Some(history) = history else {
-        return Ok(());
-    };
+fn text(line: &HistoryLine<'_>) -> Vec<u8> {
     // Texts, numbers and lists of them: this cannot fail.
-    history.append(&serde_json::to_vec(line).unwrap_or_default())
+    serde_json::to_vec(line).unwrap_or_default()
 }
 
 /// Refuses flags that contradict each other or the policy.
@@ -265,7 +324,15 @@ fn check_flags(policy: AuditPolicy, wanted: RecordFlags) -> Result<(), ErrorRepo
     Err(ErrorReport::new(code, message).with_hint(hint))
 }
 
-fn open(directory: &Path) -> Result<History, HistoryError> {
+fn open(directory: &Path, has_output: bool) -> Result<Opened, HistoryError> {
+    let output = directory.join(OUTPUT_DIRECTORY);
+    Ok(Opened {
+        history: open_one(directory)?,
+        output: has_output.then(|| open_one(&output)).transpose()?,
+    })
+}
+
+fn open_one(directory: &Path) -> Result<History, HistoryError> {
     let mut random = [0; 10];
     sys::process::random(&mut random)
         .map_err(|errno| HistoryError::Call(sys::file::CallError::new("getrandom", "", errno)))?;

@@ -267,7 +267,7 @@ impl Sandbox {
             stays: false,
             caller_terminal: None,
         };
-        let mut launched = launch(prepared, &plan, &trees, &joins)?;
+        let mut launched = launch(prepared, &plan, &trees, &joins)?.finish()?;
 
         let output_bytes = limits.get(Limit::Output);
         let captured = |pipe| OutputPump::new(pipe, Sink::Captured(Vec::new()), output_bytes);
@@ -292,7 +292,8 @@ impl Sandbox {
         let sampled = proc.as_ref().map(AsFd::as_fd);
         let mut meter = Meter::new(&mut resources.group, sampled, memory_bytes);
         // Never readable: the caller handles signals itself.
-        let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
+        let signals = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(call("make an eventfd"))?;
         let signals = signals.as_fd();
         let observed = watch(
             &mut launched,

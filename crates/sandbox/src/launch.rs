@@ -283,23 +283,27 @@ fn about_command(
     })
 }
 
-/// Sends the plan and waits until the body's program has been executed, or, in a sandbox that stays,
-/// until commands can be started.
+/// A child that enters its root. Killed and reaped on drop.
+#[derive(Debug)]
+pub struct Launching<'plan> {
+    prepared: Prepared,
+    plan: &'plan LaunchPlan<'plan>,
+    trees: &'plan [OwnedFd],
+    joins: &'plan [OwnedFd],
+}
+
+/// Sends the plan.
 ///
 /// `trees` are those of [`ViewStep::Attach`]; `joins` are open `tasks` files of version 1 cgroups.
 ///
 /// # Errors
-/// [`SandboxError`]; then nothing of the child is left. The body did not run, except if init failed
-/// or ended after the exec ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
-pub fn launch(
-    mut prepared: Prepared,
-    plan: &LaunchPlan<'_>,
-    trees: &[OwnedFd],
-    joins: &[OwnedFd],
-) -> Result<Launched, SandboxError> {
-    let describe = |step, index| describe_launch(plan, step, index);
-    let ready = prepared.ready.take();
-    let link = prepared.prefork.link.as_fd();
+/// [`SandboxError`]; then nothing of the child is left, and the body did not run.
+pub fn launch<'plan>(
+    prepared: Prepared,
+    plan: &'plan LaunchPlan<'plan>,
+    trees: &'plan [OwnedFd],
+    joins: &'plan [OwnedFd],
+) -> Result<Launching<'plan>, SandboxError> {
     publish(&prepared.prefork.arena, plan, trees.len(), joins.len()).map_err(|errno| {
         let object = match errno {
             Errno::NOMEM => {
@@ -309,70 +313,97 @@ pub fn launch(
         };
         SandboxError::supervisor("store", object)(errno)
     })?;
-    let fds: Vec<BorrowedFd<'_>> = trees.iter().chain(joins).map(AsFd::as_fd).collect();
-    let go = Message::of(message::LAUNCH);
-    // Send it before the child is ready, to save a wait. Exception: a terminal, which comes with the
-    // child's answer, must get its size before the body runs.
-    let is_early = plan.caller_terminal.is_none();
-    if is_early {
-        send_or_read_failure(link, go, &fds, &describe)?;
-    }
-    let (proc, terminal) = await_ready(ready, link, plan, &describe)?;
-    if !is_early {
-        send_or_read_failure(link, go, &fds, &describe)?;
-    }
-    let network = match &plan.network {
-        Some(_) => Some(network::receive_sockets(link, &describe)?),
-        None => None,
+    let launching = Launching {
+        prepared,
+        plan,
+        trees,
+        joins,
     };
-    let act = "start the body";
-    let early = if plan.is_traced {
-        let (message, mut received) = expect_message(link, message::LISTENER, act, &describe)?;
-        let listener = listener(message, &mut received);
-        let mut traced = RefusedCalls::new(listener, plan.filter.silent, Instant::now())
-            .traced(plan.ruleset.clone())
-            .map_err(SandboxError::supervisor(TRACE, "/proc"))?;
-        traced
-            .answer_until_readable(link)
-            .map_err(SandboxError::supervisor("answer", "the calls of the body"))?;
-        Some(traced)
-    } else {
-        None
-    };
-    let refused_calls = match expect_message(link, message::STARTED, act, &describe) {
-        Ok((started, mut received)) => early.unwrap_or_else(|| {
-            let listener = listener(started, &mut received);
-            RefusedCalls::new(listener, plan.filter.silent, Instant::now())
-        }),
-        Err(SandboxError::Child {
-            step: ChildStep::Execute,
-            errno,
-            ..
-        }) => {
-            return Err(not_executed(plan, errno));
+    // Before the child is ready, to save a wait. Exception: a terminal, which comes with the child's
+    // answer, must get its size before the body runs.
+    if plan.caller_terminal.is_none() {
+        launching.send()?;
+    }
+    Ok(launching)
+}
+
+impl Launching<'_> {
+    fn send(&self) -> Result<(), SandboxError> {
+        let link = self.prepared.prefork.link.as_fd();
+        let fds = self.trees.iter().chain(self.joins).map(AsFd::as_fd);
+        let describe = |step, index| describe_launch(self.plan, step, index);
+        let go = Message::of(message::LAUNCH);
+        send_or_read_failure(link, go, &fds.collect::<Vec<_>>(), &describe)
+    }
+
+    /// Waits until the body's program has been executed, or, in a sandbox that stays, until commands can be
+    /// started.
+    ///
+    /// # Errors
+    /// [`SandboxError`]; then nothing of the child is left. The body did not run, except if init failed
+    /// or ended after the exec ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
+    pub fn finish(mut self) -> Result<Launched, SandboxError> {
+        let ready = self.prepared.ready.take();
+        let plan = self.plan;
+        let describe = |step, index| describe_launch(plan, step, index);
+        let link = self.prepared.prefork.link.as_fd();
+        let (proc, terminal) = await_ready(ready, link, plan, &describe)?;
+        if plan.caller_terminal.is_some() {
+            self.send()?;
         }
-        Err(error) => return Err(error),
-    };
-    let Prefork {
-        child,
-        link,
-        mut arena,
-        cloned_ns,
-    } = prepared.prefork;
-    // Init does not read its plan after the exec. The timestamps stay.
-    arena.overwrite_plan();
-    Ok(Launched {
-        arena,
-        cloned_ns,
-        child,
-        link,
-        space: prepared.space,
-        terminal,
-        proc,
-        network,
-        refused_calls,
-        refuses_sockets: !plan.command.second_filter.is_empty(),
-    })
+        let network = match &plan.network {
+            Some(_) => Some(network::receive_sockets(link, &describe)?),
+            None => None,
+        };
+        let act = "start the body";
+        let early = if plan.is_traced {
+            let (message, mut received) = expect_message(link, message::LISTENER, act, &describe)?;
+            let listener = listener(message, &mut received);
+            let mut traced = RefusedCalls::new(listener, plan.filter.silent, Instant::now())
+                .traced(plan.ruleset.clone())
+                .map_err(SandboxError::supervisor(TRACE, "/proc"))?;
+            traced
+                .answer_until_readable(link)
+                .map_err(SandboxError::supervisor("answer", "the calls of the body"))?;
+            Some(traced)
+        } else {
+            None
+        };
+        let refused_calls = match expect_message(link, message::STARTED, act, &describe) {
+            Ok((started, mut received)) => early.unwrap_or_else(|| {
+                let listener = listener(started, &mut received);
+                RefusedCalls::new(listener, plan.filter.silent, Instant::now())
+            }),
+            Err(SandboxError::Child {
+                step: ChildStep::Execute,
+                errno,
+                ..
+            }) => {
+                return Err(not_executed(plan, errno));
+            }
+            Err(error) => return Err(error),
+        };
+        let Prefork {
+            child,
+            link,
+            mut arena,
+            cloned_ns,
+        } = self.prepared.prefork;
+        // Init does not read its plan after the exec. The timestamps stay.
+        arena.overwrite_plan();
+        Ok(Launched {
+            arena,
+            cloned_ns,
+            child,
+            link,
+            space: self.prepared.space,
+            terminal,
+            proc,
+            network,
+            refused_calls,
+            refuses_sockets: !plan.command.second_filter.is_empty(),
+        })
+    }
 }
 
 /// The listener in the message about the start.

@@ -4,11 +4,12 @@ use crate::run::Run;
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::error::RunError;
 use crate::run::planning::resolved::ResolvedRun;
+use crate::run::recorder::Recorder;
 use secrets::mask::Masks;
 use spec::history::{Granted, SecretDecision};
 use spec::path::escape_path;
 use spec::plan_report::{PlannedEntry, PlannedPath};
-use spec::report::WarningReport;
+use spec::report::{StagedReport, WarningReport};
 use spec::request::ViewEntry;
 use sys::allocator::keep_from_children;
 
@@ -37,7 +38,7 @@ impl Run<'_> {
         masks: &Masks,
         run_id: &str,
     ) -> Result<Option<WarningReport>, RunError> {
-        match self.recorder().filter(|recorder| recorder.is_open()) {
+        match self.recorder().filter(|recorder| recorder.is_wanted()) {
             Some(recorder) => {
                 // Masking copies the values of secrets.
                 let granted = keep_from_children(|| self.granted(resolved, masks));
@@ -45,6 +46,27 @@ impl Run<'_> {
             }
             None => Ok(None),
         }
+    }
+
+    /// Records the files that were staged. Returns why they cannot be recorded.
+    ///
+    /// # Errors
+    /// They must be recorded.
+    pub(in crate::run) fn record_staged(
+        &self,
+        staged: &[StagedReport],
+        run_id: &str,
+    ) -> Result<Option<WarningReport>, RunError> {
+        self.recorder()
+            .map_or(Ok(None), |recorder| recorder.staged(run_id, staged))
+    }
+
+    /// Writes what is not recorded yet. Returns why it cannot be recorded.
+    ///
+    /// # Errors
+    /// It must be recorded.
+    pub(in crate::run) fn write_pending_records(&self) -> Result<Option<WarningReport>, RunError> {
+        self.recorder().map_or(Ok(None), Recorder::write_pending)
     }
 
     fn granted(&self, resolved: &ResolvedRun, masks: &Masks) -> Granted {

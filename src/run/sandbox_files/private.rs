@@ -56,19 +56,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps the directories of every sandbox, if it was launched and stays.
+    /// Keeps the directories of a sandbox that stays and was launched, and records its init.
     ///
     /// # Errors
-    /// [`RunError::Host`] with the errno of openat2(2).
-    pub(in crate::run) fn keep_directories(
+    /// [`RunError::Host`] with the errno of openat2(2); [`RunError::Records`].
+    pub(in crate::run) fn keep_sandbox(
         &self,
-        resources: &Resources,
+        resources: &mut Resources,
         launched: &Launched,
     ) -> Result<(), RunError> {
         let Some(staying) = self.staying() else {
             return Ok(());
         };
-        let _assumed = self.assume_body_ids(resources)?;
+        let assumed = self.assume_body_ids(resources)?;
         for path in OF_EVERY_SANDBOX {
             staying.keep(PrivateDirectory {
                 place: PrivatePlace {
@@ -78,6 +78,8 @@ impl Run<'_> {
                 directory: space::open_directory(launched.space.as_fd(), &path[1..])?,
             });
         }
+        drop(assumed);
+        resources.record.record_init(launched.child.pid())?;
         Ok(())
     }
 }

@@ -259,10 +259,10 @@ impl Recorder {
         let output = report.output.take();
         let inputs = std::mem::take(&mut report.inputs);
         let outputs = std::mem::take(&mut report.outputs);
-        self.add(&HistoryLine::Ended(report));
-        let pending = self.pending.take();
-        let lines = pending.strip_suffix(b"\n").unwrap_or_default();
-        let appended = opened.history.append(lines);
+        // Not with what waits, in memory that processes do not inherit: there is little of that.
+        let mut lines = Vec::from(&*self.pending.take());
+        lines.extend(text(&HistoryLine::Ended(report)));
+        let appended = opened.history.append(&lines);
         let appended = appended.and_then(|()| match (&opened.output, &recorded) {
             (Some(history), Some(recorded)) => {
                 history.append(&text(&HistoryLine::Output(recorded)))

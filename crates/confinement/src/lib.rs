@@ -226,21 +226,33 @@ impl Role<'_> {
     }
 }
 
+/// What a host answers that has no such namespace or file system, or allows none (unshare(2), fsopen(2)).
+const REFUSED: [Errno; 7] = [
+    Errno::PERM,
+    Errno::ACCESS,
+    Errno::NOSYS,
+    Errno::INVAL,
+    Errno::NODEV,
+    Errno::NOSPC,
+    Errno::USERS,
+];
+
 /// Makes an empty file system that is mounted nowhere the root. Without CAP_SYS_ADMIN this needs user and
-/// mount namespaces; where they are refused, the root stays what it is.
+/// mount namespaces. Where the host refuses it, the root stays what it is: the filter opens no file.
 fn enter_empty_root() -> Result<(), Errno> {
-    let root = match mount::new_tmpfs(c"4k", c"1") {
-        Err(Errno::PERM) => match namespace::unshare(kind::USER | kind::MOUNT) {
-            Ok(()) => mount::new_tmpfs(c"4k", c"1"),
-            refused => refused.and(Err(Errno::PERM)),
-        },
+    let empty = || mount::new_tmpfs(c"4k", c"1");
+    let made = match empty() {
+        Err(Errno::PERM) => namespace::unshare(kind::USER | kind::MOUNT).and_then(|()| empty()),
         made => made,
     };
-    let Ok(root) = root else {
-        return Ok(());
-    };
-    rustix::process::fchdir(&root)?;
-    rustix::process::chroot(c".")
+    match made {
+        Ok(root) => {
+            rustix::process::fchdir(&root)?;
+            rustix::process::chroot(c".")
+        }
+        Err(errno) if REFUSED.contains(&errno) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn become_nobody() -> Result<(), Errno> {

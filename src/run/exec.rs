@@ -420,7 +420,7 @@ impl<'run> Execution<'run> {
         self.report.warn(self.run.write_pending_records()?);
         let launched = launching.and_then(Launching::finish);
         if let (Some(staying), Ok(launched)) = (self.run.staying(), &launched) {
-            self.run.keep_sandbox(self.resources, launched)?;
+            self.run.keep_sandbox(staying, self.resources, launched)?;
             staying.limit_life(wall_time, &policy.maxima.wall_time);
             staying.serve(std::mem::take(&mut plan.command), masks.of_streams())?;
         }

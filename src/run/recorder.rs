@@ -84,7 +84,7 @@ impl Recorder {
         })
     }
 
-    /// `None`: no record is wanted. Fails with why there is none.
+    /// `None`: no record is wanted. The warning says why there is no history.
     fn opened(&self) -> Option<&Result<Opened, WarningReport>> {
         let directory = self.directory.as_ref()?;
         let open = || open(directory, self.has_output).map_err(|error| warning(&error));
@@ -178,15 +178,7 @@ impl Recorder {
         run_id: &str,
         files: &[StagedReport],
     ) -> Result<Option<WarningReport>, RunError> {
-        if files.is_empty() {
-            return Ok(None);
-        }
-        self.add(&HistoryLine::Staged(FilesLine {
-            run_id,
-            at: text_since_1970(now()),
-            files,
-        }));
-        self.write_pending()
+        self.files(run_id, files, HistoryLine::Staged)
     }
 
     /// Records the declared outputs, once they are in the workspace. `files` are masked. Returns why they
@@ -199,10 +191,19 @@ impl Recorder {
         run_id: &str,
         files: &[SyncedReport],
     ) -> Result<Option<WarningReport>, RunError> {
+        self.files(run_id, files, HistoryLine::Synced)
+    }
+
+    fn files<'run, F>(
+        &self,
+        run_id: &'run str,
+        files: &'run [F],
+        line: fn(FilesLine<'run, F>) -> HistoryLine<'run>,
+    ) -> Result<Option<WarningReport>, RunError> {
         if files.is_empty() {
             return Ok(None);
         }
-        self.add(&HistoryLine::Synced(FilesLine {
+        self.add(&line(FilesLine {
             run_id,
             at: text_since_1970(now()),
             files,

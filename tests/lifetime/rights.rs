@@ -8,7 +8,7 @@ use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::processes::confined_child;
+use support::processes::{confined_child, send};
 use support::rights::{
     Rights, assert_uid_of_body, children, confined_rights, field, filters, init_of, kinds,
     kinds_of_init, of_body, of_caller, of_confined, of_init, of_supervisor, rights,
@@ -211,13 +211,9 @@ fn the_reader_of_the_output_document_has_no_rights() {
         reader.get().is_some()
     });
     let reader = reader.get().expect("found");
-    let send = |signal| {
-        let pid = rustix::process::Pid::from_raw(reader).expect("a pid");
-        rustix::process::kill_process(pid, signal).expect("sent");
-    };
-    send(Signal::STOP);
+    send(reader, Signal::STOP);
     let (of_reader, of_supervisor_now) = (rights(reader), rights(pid));
-    send(Signal::CONT);
+    send(reader, Signal::CONT);
     // It has the filter of the supervisor, too.
     let expected = Rights {
         filters: 2,

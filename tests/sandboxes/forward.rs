@@ -145,15 +145,21 @@ fn the_end_of_one_direction_leaves_the_other_open_for_many_at_once() {
     assert_eq!(forwarding.kill(), "");
 }
 
-/// A small piece that follows another would wait for its acknowledgement otherwise.
-#[test]
-fn both_ends_of_a_connection_send_at_once() {
+/// A sandbox with a server that echoes, and a connection to it that works.
+fn echoing() -> (Host, Forwarding, TcpStream) {
     let host = one();
     serve(&host, "echo", 8000);
     let (forwarding, address) = Forwarding::of(&host, 8000);
     let mut stream = TcpStream::connect(address).expect("connected");
     stream.write_all(b"x").expect("written");
     stream.read_exact(&mut [0]).expect("read");
+    (host, forwarding, stream)
+}
+
+/// A small piece that follows another would wait for its acknowledgement otherwise.
+#[test]
+fn both_ends_of_a_connection_send_at_once() {
+    let (_host, forwarding, stream) = echoing();
     let pid = rustix::process::Pid::from_child(&forwarding.0.child);
     assert_eq!(connections_send_at_once(pid), [true; 2]);
     drop(stream);
@@ -234,12 +240,7 @@ fn a_server_that_floods_or_reads_nothing_holds_up_nobody() {
 
 #[test]
 fn the_end_of_the_sandbox_ends_the_connections_and_the_forwarding() {
-    let host = one();
-    serve(&host, "echo", 8000);
-    let (forwarding, address) = Forwarding::of(&host, 8000);
-    let mut stream = TcpStream::connect(address).expect("connected");
-    stream.write_all(b"x").expect("written");
-    stream.read_exact(&mut [0]).expect("read");
+    let (host, forwarding, stream) = echoing();
     let busy = host.say(&["sandbox", "rm", "one"]);
     assert!(
         busy.stderr.contains("(sandbox_busy)"),

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use spec::base64;
 use spec::digest::Digest;
-use support::processes::{confined_children, status};
+use support::processes::{confined_children, send, status};
 use support::tar::Tar;
 use support::{Ground, is_root, needs_root};
 
@@ -295,18 +295,14 @@ fn no_process_of_a_pull_has_the_credentials_of_the_registry_but_for_a_request() 
         reader.get().is_some()
     });
     let reader = reader.get().expect("found");
-    let send = |signal| {
-        let pid = rustix::process::Pid::from_raw(reader).expect("a pid");
-        rustix::process::kill_process(pid, signal).expect("sent");
-    };
-    send(Signal::STOP);
+    send(reader, Signal::STOP);
     assert_eq!(credentials_in_memory(reader), BTreeSet::new());
     let of_runner = credentials_in_memory(runner);
     assert!(
         of_runner.is_superset(&BTreeSet::from(["password", "token"])),
         "{of_runner:?}"
     );
-    send(Signal::CONT);
+    send(reader, Signal::CONT);
     // The image has no program that runs.
     running.signal(Signal::TERM);
     running.done().assert_outcome("cancelled", 143);

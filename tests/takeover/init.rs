@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Scene;
 use attacker::{Answer, Attack};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use support::invariants::{eventually, processes_of};
 use support::network::PYTHON;
-use support::processes::{confined_child, is_gone, supervisors};
+use support::processes::{confined_child, is_gone, send, supervisors};
 use support::{Case, Done, is_root, text};
 
 const SCRIPT: &str = include_str!("../bodies/takeover/init.py");
@@ -227,8 +227,7 @@ fn init_of_a_sandbox_that_stays_does_not_outlive_the_next_start() {
         panic!("not one supervisor");
     };
     let init = confined_child(supervisor);
-    let supervisor = Pid::from_raw(supervisor).expect("a pid");
-    kill_process(supervisor, Signal::KILL).expect("sent");
+    send(supervisor, Signal::KILL);
     eventually("the supervisor has ended", || {
         supervisors(&runtime).is_empty()
     });

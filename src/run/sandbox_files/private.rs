@@ -10,6 +10,7 @@ use crate::run::error::RunError;
 use crate::run::image::root::UPPER;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::Sources;
+use crate::run::staying::StayingSandbox;
 use sandbox::control::PrivateDirectory;
 use sandbox::launch::{ImageRoot, Launched};
 use sandbox::prepare::Prepared;
@@ -56,18 +57,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps the directories of a sandbox that stays and was launched, and records its init.
+    /// Keeps the directories of a sandbox that was launched, and records its init.
     ///
     /// # Errors
     /// [`RunError::Host`] with the errno of openat2(2); [`RunError::Records`].
     pub(in crate::run) fn keep_sandbox(
         &self,
+        staying: &StayingSandbox,
         resources: &mut Resources,
         launched: &Launched,
     ) -> Result<(), RunError> {
-        let Some(staying) = self.staying() else {
-            return Ok(());
-        };
         let assumed = self.assume_body_ids(resources)?;
         for path in OF_EVERY_SANDBOX {
             staying.keep(PrivateDirectory {

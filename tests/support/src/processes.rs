@@ -26,6 +26,12 @@ pub fn confined_children(runner: i32) -> Vec<i32> {
     children.filter(is_confined).collect()
 }
 
+/// Sends `signal` to a process.
+pub fn send(pid: i32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, signal).expect("sent");
+}
+
 /// Whether no process has this pid.
 pub fn is_gone(pid: i32) -> bool {
     !fs::exists(format!("/proc/{pid}")).expect("looked")
